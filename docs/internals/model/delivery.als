@@ -328,7 +328,8 @@ pred step {
 	}
 }
 
-fact events { init and always step }
+// Nothing happens only at the end.
+fact events { init and always (step and (Step.event = Nothing => Step.event' = Nothing)) }
 
 // ---- what must hold ----------------------------------------------------------------------------------------
 
@@ -347,8 +348,8 @@ pred repeatsNothing { always (Step.event = Begin and no Disturbed => Step.row_ n
 pred safe { losesNothing and goesForward and keepsOrder and repeatsNothing }
 
 check allRules { no Left.out => safe } for 1 but 2 Row, 2 Lease, 9..9 steps expect 0
-check allRulesOfKeys { no Left.out and only[log + Fail + Spill + Due + Follow] => safe } for 1 but 3 Row, 12..12 steps expect 0
-check allRulesOfLeases { no Left.out and only[log + End + Elsewhere + Crash] => safe } for 1 but 2 Row, 3 Lease, 2 Checkpoint, 12..12 steps expect 0
+check allRulesOfKeys { no Left.out and only[log + Fail + Spill + Due + Follow] => safe } for 1 but 3 Row, 10..10 steps expect 0
+check allRulesOfLeases { no Left.out and only[log + End + Elsewhere + Crash] => safe } for 1 but 1 Row, 3 Lease, 2 Checkpoint, 12..12 steps expect 0
 check allRulesOfPeople { no Left.out and only[log + End + Due + Elsewhere + Replay + ReplayCursor] => safe }
 	for 1 but 2 Revision, 3 Lease, 2 Checkpoint, 14..14 steps expect 0
 check largeScope { no Left.out => safe } for 3 but 2 Key, 2 Revision, 3 Lease, 3 Checkpoint, 20..20 steps expect 0
@@ -362,11 +363,17 @@ fun log: set Event { Acquire + Read + Begin + Deliver + Save + Apply + Hear }
 
 run withoutOnlySettledIsPassed { Left.out = OnlySettledIsPassed and only[log] and not losesNothing }
 	for 1 but 1 Key, 5..5 steps expect 1
-run withoutSettledAheadIsKept { Left.out = SettledAheadIsKept and only[log + End] and not repeatsNothing }
+run withoutSettledAheadIsKept { Left.out = SettledAheadIsKept and only[log + End]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Read; Step.event = Begin; Step.event = Deliver; Step.event = Save; Step.event = Apply; Step.event = Hear)
+	and not repeatsNothing }
 	for 2 but 1 Revision, 1 Checkpoint, 14..14 steps expect 1
-run withoutRepeatUnchanged { Left.out = RepeatUnchanged and only[log + Fail + Amend] and not losesNothing }
+run withoutRepeatUnchanged { Left.out = RepeatUnchanged and only[log + Fail + Amend]
+	and (Step.event = Acquire; Step.event = Save; Step.event = Apply; Step.event = Read)
+	and not losesNothing }
 	for 1 but 2 Checkpoint, 11..11 steps expect 1
-run withoutNumberedCheckpoints { Left.out = NumberedCheckpoints and only[log] and not goesForward }
+run withoutNumberedCheckpoints { Left.out = NumberedCheckpoints and only[log]
+	and (Step.event = Acquire; Step.event = Save; Step.event = Apply; Step.event = Hear; Step.event = Read)
+	and not goesForward }
 	for 1 but 2 Checkpoint, 11..11 steps expect 1
 run withoutFencedCheckpoints { Left.out = FencedCheckpoints and only[log + Elsewhere] and not goesForward }
 	for 1 but 2 Lease, 6..6 steps expect 1
@@ -376,34 +383,52 @@ run withoutHeldKeyParks { Left.out = HeldKeyParks and only[log + Fail] and not k
 	for 1 but 2 Row, 8..8 steps expect 1
 run withoutWaitingIsParkedToo { Left.out = WaitingIsParkedToo and only[log + Fail] and not keepsOrder }
 	for 1 but 2 Row, 8..8 steps expect 1
-run withoutHeldKeysAreKnown { Left.out = HeldKeysAreKnown and only[log + Fail + End] and not keepsOrder }
+run withoutHeldKeysAreKnown { Left.out = HeldKeysAreKnown and only[log + Fail + End]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Begin; Step.event = Fail; Step.event = Save; Step.event = Apply)
+	and not keepsOrder }
 	for 1 but 2 Row, 2 Lease, 11..11 steps expect 1
 run withoutAskedOnceWritten { Left.out = AskedOnceWritten and only[log + Fail + Follow] and not keepsOrder }
 	for 1 but 2 Row, 8..8 steps expect 1
 run withoutWrittenBeforeFree { Left.out = WrittenBeforeFree and only[log + Spill + Follow] and not keepsOrder }
 	for 1 but 3 Row, 10..10 steps expect 1
-run withoutAheadIsReadFirst { Left.out = AheadIsReadFirst and only[log + Spill + End + Follow] and not keepsOrder }
+run withoutAheadIsReadFirst { Left.out = AheadIsReadFirst and only[log + Spill + End + Follow]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Read; Step.event = Spill; Step.event = Save; Step.event = Apply)
+	and not keepsOrder }
 	for 1 but 2 Row, 2 Lease, 11..11 steps expect 1
-run withoutBusyIsLeftAlone { Left.out = BusyIsLeftAlone and only[log + Fail + Due] and not repeatsNothing }
+run withoutBusyIsLeftAlone { Left.out = BusyIsLeftAlone and only[log + Fail + Due]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Begin; Step.event = Fail; Step.event = Save; Step.event = Apply; Step.event = Hear; Step.event = Due)
+	and not repeatsNothing }
 	for 1 but 2 Checkpoint, 13..13 steps expect 1
 run withoutRemember { Left.out = Remember and only[log + End] and not repeatsNothing }
 	for 1 but 2 Lease, 9..9 steps expect 1
-run withoutPassOn { Left.out = PassOn and only[log + End] and not repeatsNothing }
+run withoutPassOn { Left.out = PassOn and only[log + End]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Begin; Step.event = Deliver)
+	and not repeatsNothing }
 	for 1 but 3 Lease, 11..11 steps expect 1
-run withoutNextEpochOnly { Left.out = NextEpochOnly and only[log + End + ReplayCursor] and not losesNothing }
+run withoutNextEpochOnly { Left.out = NextEpochOnly and only[log + End + ReplayCursor]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Begin; Step.event = Deliver; Step.event = Save; Step.event = Apply)
+	and not losesNothing }
 	for 1 but 3 Lease, 2 Checkpoint, 13..13 steps expect 1
-run withoutMemoryOfThisRevision { Left.out = MemoryOfThisRevision and only[log + End + Due + Elsewhere + Replay] and not losesNothing }
+run withoutMemoryOfThisRevision { Left.out = MemoryOfThisRevision and only[log + End + Due + Elsewhere + Replay]
+	and (Step.event = Elsewhere; Step.event = Acquire; Step.event = Due; Step.event = Begin; Step.event = Deliver; Step.event = Save; Step.event = Apply)
+	and not losesNothing }
 	for 1 but 2 Revision, 3 Lease, 2 Checkpoint, 14..14 steps expect 1
-run withoutMemoryByOrigin { Left.out = MemoryByOrigin and only[log + End + Due + Replay] and not losesNothing }
+run withoutMemoryByOrigin { Left.out = MemoryByOrigin and only[log + End + Due + Replay]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Begin; Step.event = Deliver; Step.event = Save; Step.event = Apply)
+	and not losesNothing }
 	for 1 but 2 Revision, 2 Lease, 2 Checkpoint, 13..13 steps expect 1
 
 // ---- what can happen ---------------------------------------------------------------------------------------
 
 run aParkedDeliveryIsRetriedAndItsFollowerToo {
-	no Left.out and only[log + Fail + Due + Follow] and eventually (Step.event = Due and eventually (Step.event = Deliver and eventually (Step.event = Follow and eventually (Step.event = Deliver and Ever' = Row))))
+	no Left.out and only[log + Fail + Due + Follow]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Read; Step.event = Begin; Step.event = Fail; Step.event = Save; Step.event = Apply; Step.event = Hear)
+	and eventually (Step.event = Due and eventually (Step.event = Deliver and eventually (Step.event = Follow and eventually (Step.event = Deliver and Ever' = Row))))
 } for 1 but 2 Row, 2 Checkpoint, 18..18 steps expect 1
 run aTakeoverGoesOnFromTheCursor {
 	no Left.out and only[log + Elsewhere] and eventually (Step.event = Elsewhere and some Settled' and eventually (Step.event = Deliver and eventually Settled = Row))
 } for 1 but 2 Row, 2 Lease, 9..9 steps expect 1
-run aDeliveryIsRemembered { no Left.out and only[log + End] and eventually (Step.event = Read and Step.row_ in OfLog and eventually Settled = Row) }
+run aDeliveryIsRemembered { no Left.out and only[log + End]
+	and (Step.event = Acquire; Step.event = Read; Step.event = Begin; Step.event = Deliver)
+	and eventually (Step.event = Read and Step.row_ in OfLog and eventually Settled = Row) }
 	for 1 but 2 Lease, 11..11 steps expect 1

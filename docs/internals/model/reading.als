@@ -224,7 +224,8 @@ pred step {
 	}
 }
 
-fact events { init and always step }
+// Nothing happens only at the end.
+fact events { init and always (step and (Step.event = Nothing => Step.event' = Nothing)) }
 
 // ---- what must hold ----------------------------------------------------------------------------------------
 
@@ -248,33 +249,55 @@ fun reads: set Event { TakeId + TakeOffset + Commit + BeginProbe + EndProbe + Be
 
 // ---- each rule left out ------------------------------------------------------------------------------------
 
-run withoutIdBeforeOffset { Left.out = IdBeforeOffset and only[reads + Reserve] and not passesNothing }
+run withoutIdBeforeOffset { Left.out = IdBeforeOffset and only[reads + Reserve]
+	and (Step.event = Reserve; Step.event = BeginProbe; Step.event = EndProbe; Step.event = TakeId; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe)
+	and not passesNothing }
 	for 2 but 1 Offset, 3 Target, 17..17 steps expect 1
-run withoutOneNumberAtATime { Left.out = OneNumberAtATime and only[reads] and not passesNothing }
+run withoutOneNumberAtATime { Left.out = OneNumberAtATime and only[reads]
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = BeginProbe; Step.event = EndProbe; Step.event = TakeId; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe)
+	and not passesNothing }
 	for 3 but 2 Offset, 3 Target, 18..18 steps expect 1
 run withoutSnapshotBeforeSequence { Left.out = SnapshotBeforeSequence and only[reads] and not passesNothing }
 	for 1 but 8..8 steps expect 1
-run withoutBoundBeforeId { Left.out = BoundBeforeId and only[reads] and not passesNothing }
+run withoutBoundBeforeId { Left.out = BoundBeforeId and only[reads]
+	and (Step.event = TakeId; Step.event = TakeId; Step.event = TakeOffset; Step.event = BeginProbe; Step.event = EndProbe; Step.event = Commit)
+	and not passesNothing }
 	for 2 but 1 Offset, 3 Target, 16..16 steps expect 1
-run withoutWatermarkBeforeProbe { Left.out = WatermarkBeforeProbe and only[reads] and not passesNothing }
+run withoutWatermarkBeforeProbe { Left.out = WatermarkBeforeProbe and only[reads]
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = BeginProbe; Step.event = EndProbe; Step.event = TakeId; Step.event = BeginProbe; Step.event = Commit; Step.event = EndProbe)
+	and not passesNothing }
 	for 2 but 1 Offset, 3 Target, 16..16 steps expect 1
-run withoutLateRowsAreRead { Left.out = LateRowsAreRead and only[reads] and not passesNothing }
+run withoutLateRowsAreRead { Left.out = LateRowsAreRead and only[reads]
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = TakeId; Step.event = Commit)
+	and not passesNothing }
 	for 2 but 1 Offset, 14..14 steps expect 1
-run withoutFixedTarget { Left.out = FixedTarget and only[reads + ChangeTarget] and not passesNothing }
+run withoutFixedTarget { Left.out = FixedTarget and only[reads + ChangeTarget]
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = TakeId; Step.event = TakeOffset; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe)
+	and not passesNothing }
 	for 2 but 15..15 steps expect 1
 run withoutWholeTarget { Left.out = WholeTarget and only[reads] and not passesNothing }
 	for 1 but 2 Offset, 9..9 steps expect 1
-run withoutOlderTargetReadsNothing { Left.out = OlderTargetReadsNothing and only[reads] and not readsNothingTwice }
+run withoutOlderTargetReadsNothing { Left.out = OlderTargetReadsNothing and only[reads]
+	and (Step.event = BeginProbe; Step.event = EndProbe; Step.event = TakeId; Step.event = TakeOffset; Step.event = Commit)
+	and not readsNothingTwice }
 	for 1 but 2 Target, 14..14 steps expect 1
-run withoutSequenceBeforeLocks { Left.out = SequenceBeforeLocks and only[reads + ReadLocks + RaiseFloors] and not passesNothing }
+run withoutSequenceBeforeLocks { Left.out = SequenceBeforeLocks and only[reads + ReadLocks + RaiseFloors]
+	and (Step.event = TakeId; Step.event = TakeId; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe; Step.event = ReadLocks)
+	and not passesNothing }
 	for 2 but 1 Offset, 16..16 steps expect 1
-run withoutFloorIfStillRunning { Left.out = FloorIfStillRunning and only[reads + Unlock + ReadLocks + RaiseFloors] and not passesNothing }
+run withoutFloorIfStillRunning { Left.out = FloorIfStillRunning and only[reads + Unlock + ReadLocks + RaiseFloors]
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = TakeId; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe)
+	and not passesNothing }
 	for 2 but 1 Offset, 17..17 steps expect 1
 
 // ---- what can happen ---------------------------------------------------------------------------------------
 
 run aLateRowIsRead {
-	no Left.out and only[reads] and eventually (Step.event = BeginDelta and some rows[late[Step.target]] and eventually (Step.event = ReadPage and some found' - found))
+	no Left.out and only[reads]
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = TakeId; Step.event = Commit)
+	and eventually (Step.event = BeginDelta and some rows[late[Step.target]] and eventually (Step.event = ReadPage and some found' - found))
 } for 2 but 1 Offset, 14..14 steps expect 1
-run aWatermarkBoundsADelta { no Left.out and only[reads] and eventually (Step.event = BeginDelta and some Reader.baseBound and some delta[Step.target]) }
+run aWatermarkBoundsADelta { no Left.out and only[reads]
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe; Step.event = TakeId; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe)
+	and eventually (Step.event = BeginDelta and some Reader.baseBound and some delta[Step.target]) }
 	for 3 but 2 Offset, 3 Target, 18..18 steps expect 1
