@@ -739,7 +739,7 @@ func (w *world) finish() {
 	if len(w.routes) > 0 {
 		w.start(op{Node: 9, N: w.lanes()})
 		missing := w.drain("", true)
-		if len(w.faults) > 0 && len(missing) == 0 { // a lane of a dead process is taken when its lease expires
+		if len(missing) == 0 { // a lane of a dead process is taken when its lease expires
 			time.Sleep(longestLease)
 			missing = w.drain("", true)
 		}
