@@ -274,10 +274,7 @@ func (c *Checkpointer) take() error {
 		c.window.Add(r.Page)
 		c.moved = true
 	}
-	if out.Passed && !c.passed {
-		c.window.Passed()
-		c.passed = true
-	}
+	c.passed = c.passed || out.Passed
 	if len(c.queue) == 0 {
 		c.queue, c.taken = out.Settled, out.Settled
 	} else {

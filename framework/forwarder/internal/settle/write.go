@@ -148,7 +148,11 @@ func unmark(settled []dispatch.Settlement) {
 // compose returns the checkpoint for settlements. Their rows are already settled in the window.
 func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	k := store.Checkpoint{Lease: c.Lease, TTL: c.TTL, Number: c.number, Position: c.window.Position()}
-	if k.Position != nil {
+	switch {
+	case k.Position == nil:
+	case c.passed && len(settled) == len(c.queue): // the window has everything settled before the lease
+		k.Settled = c.window.AheadRead()
+	default:
 		k.Settled = c.window.Ahead()
 	}
 	receipts, now := c.Store.KeepsReceipts(), time.Now()
@@ -199,6 +203,9 @@ func (c *Checkpointer) wrote(n int) {
 	c.Lane.Continue()
 	c.observe(settled)
 	c.queue = c.queue[n:]
+	if c.passed && len(c.queue) == 0 {
+		c.window.Passed()
+	}
 	if len(c.queue) == 0 {
 		c.reuse = c.taken
 	}

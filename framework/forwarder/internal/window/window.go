@@ -19,6 +19,7 @@ type Window struct {
 	position store.Position // nil until the first page is added
 	pages    []*Page
 	before   []store.OffsetRange // settled before the lease began; nil once the lane has been read beyond them
+	through  int64               // the largest offset of the rows before the position
 }
 
 // Page is a page of the log in a window.
@@ -27,7 +28,8 @@ type Page struct {
 	settled []bool
 	prefix  int // rows[:prefix] are settled and before the position
 	left    int // number of unsettled rows
-	// before are offsets up to the end of the page that were settled before the lease began. Some are in no page: the
+	last    int64
+	// before are offsets up to the end of the page that were settled before the lease began and are in no page: the
 	// sink does not take their types any more, and may again before the position has passed them.
 	before []store.OffsetRange
 	// ranges are the offsets of a page that is completely settled and written.
@@ -41,7 +43,11 @@ func New(before []store.OffsetRange) *Window { return &Window{before: before} }
 // NewPage prepares a page for Add.
 func NewPage(read store.Page) *Page {
 	n := len(read.Envelopes)
-	return &Page{rows: read, settled: make([]bool, n), left: n}
+	p := &Page{rows: read, settled: make([]bool, n), left: n}
+	for i := range read.Envelopes {
+		p.last = max(p.last, read.Envelopes[i].Offset)
+	}
+	return p
 }
 
 // Empty reports whether the page has no rows.
@@ -68,9 +74,36 @@ func (w *Window) Restart(at store.Position) { *w = Window{position: at} }
 // Passed records that the lane has been read beyond all offsets that were settled before the lease began.
 func (w *Window) Passed() {
 	if n := len(w.pages); n > 0 {
-		w.pages[n-1].before = w.before
+		w.pages[n-1].before = w.unread()
 	}
 	w.before = nil
+}
+
+// unread returns what was settled before the lease began, is not before the position and is in no page.
+func (w *Window) unread() (unread []store.OffsetRange) {
+	read, through := make(map[int64]bool), w.through
+	pages, _ := w.prefix()
+	for i, p := range w.pages {
+		if i < pages {
+			through = max(through, p.last)
+		}
+		for i := range p.rows.Envelopes {
+			read[p.rows.Envelopes[i].Offset] = true
+		}
+		for _, r := range p.ranges {
+			for offset := r.First; offset <= r.Last; offset++ {
+				read[offset] = true
+			}
+		}
+	}
+	for _, r := range w.before {
+		for offset := max(r.First, through+1); offset <= r.Last; offset++ {
+			if !read[offset] {
+				unread = append(unread, store.OffsetRange{First: offset, Last: offset})
+			}
+		}
+	}
+	return normal(unread)
 }
 
 // Settle settles a row of a page. Each row is settled once.
@@ -113,9 +146,14 @@ func (w *Window) Position() store.Position {
 }
 
 // Ahead returns the offsets that are settled ahead of the position, ascending.
-func (w *Window) Ahead() []store.OffsetRange {
+func (w *Window) Ahead() []store.OffsetRange { return w.ahead(slices.Clone(w.before)) }
+
+// AheadRead is Ahead once the lane has been read beyond what was settled before the lease began, and all of that is
+// settled in its pages.
+func (w *Window) AheadRead() []store.OffsetRange { return w.ahead(w.unread()) }
+
+func (w *Window) ahead(ahead []store.OffsetRange) []store.OffsetRange {
 	pages, from := w.prefix()
-	ahead := slices.Clone(w.before)
 	for _, p := range w.pages[pages:] {
 		ahead = p.appendSettled(ahead, from)
 		from = 0
@@ -148,6 +186,9 @@ func (p *Page) appendSettled(to []store.OffsetRange, from int) []store.OffsetRan
 func (w *Window) Advance() {
 	w.position = w.Position()
 	pages, rows := w.prefix()
+	for _, p := range w.pages[:pages] {
+		w.through = max(w.through, p.last)
+	}
 	w.pages = slices.Delete(w.pages, 0, pages)
 	if len(w.pages) == 0 {
 		return

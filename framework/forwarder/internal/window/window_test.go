@@ -116,6 +116,25 @@ func TestRangesSettledBeforeAreKeptUntilThePositionPassesThem(t *testing.T) {
 	require.Equal(t, store.OffsetRanges(5), w.Ahead())
 }
 
+// What is settled ahead is subtracted from what is pending, so nothing else may be in it.
+func TestRangesThatWereReadOrPassedAreNotKept(t *testing.T) {
+	t.Parallel()
+	var l log
+	w := window.New(store.OffsetRanges(2, 3, 5))
+	first, stuck := l.page(1, 2), l.page(3, 4, 5)
+	w.Add(first)
+	w.Add(stuck)
+	first.Settle(1)
+	stuck.Settle(0)
+	stuck.Settle(2)
+	first.Settle(0)
+	w.Advance()
+	w.Passed()
+	require.Equal(t, store.OffsetRanges(5), w.Ahead())
+	stuck.Settle(1)
+	require.Empty(t, w.Ahead())
+}
+
 func TestRangesSettledBeforeOutliveTheEnvelopesOfTheirPage(t *testing.T) {
 	t.Parallel()
 	var l log
