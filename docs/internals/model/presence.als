@@ -237,5 +237,7 @@ run withoutLockOfThisLife { Left.out = LockOfThisLife and only[session + Failove
 // ---- what can happen ---------------------------------------------------------------------------------------
 
 run anEvictedProcessDeliversUnderANewLease {
-	no Left.out and eventually (Step.event = Evict and eventually (Step.event = Begin and Process.holds = lease/last))
+	no Left.out and only[session + AskLease + GiveLease + GetLease]
+	and (Step.event = Open; Step.event = Question; Step.event = Answer; Step.event = Hear; Step.event = Send; Step.event = Execute; Step.event = Send; Step.event = Execute)
+	and eventually (Step.event = Evict and eventually (Step.event = Begin and Process.holds = lease/last))
 } for 2 but 1 Session, 2 Time, 20..20 steps expect 1
