@@ -196,7 +196,7 @@ fact events { init and always (step and (Step.event = Nothing => Step.event' = N
 // No delivery begins under a lease that an eviction has ended.
 pred noDeliveryBeginsAfterAnEviction { always (Step.event = Begin => no Process.holds & Ended) }
 
-check allRules { no Left.out => noDeliveryBeginsAfterAnEviction } for 1 but 2 Lease, 2 Term, 2 Time, 22..22 steps expect 0
+check allRules { no Left.out => noDeliveryBeginsAfterAnEviction } for 1 but 2 Lease, 2 Term, 2 Time, 20..20 steps expect 0
 check largeScope { no Left.out => noDeliveryBeginsAfterAnEviction } for 2 but 3 Time, 26..26 steps expect 0
 
 // Only these events happen. A counterexample that needs no others is found sooner.

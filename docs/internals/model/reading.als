@@ -240,7 +240,7 @@ pred readsInOrder { always (Reader.found).follows in Reader.found }
 pred safe { passesNothing and readsNothingTwice and readsInOrder }
 
 check allRules { no Left.out => safe } for 2 but 12..12 steps expect 0
-check allRulesOfWatermarks { no Left.out and only[reads] => safe } for 2 but 1 Offset, 3 Target, 17..17 steps expect 0
+check allRulesOfWatermarks { no Left.out and only[reads] => safe } for 2 but 1 Offset, 3 Target, 16..16 steps expect 0
 check largeScope { no Left.out => safe } for 3 but 2 Offset, 18..18 steps expect 0
 
 // Only these events happen. A counterexample that needs no others is found sooner.
