@@ -159,7 +159,7 @@ lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds
 prose: ## Check spelling and style of docs, comments and messages (the first run builds the checker)
 	bash .ci/prose
 
-model: ## Check the model of the engine (needs a JRE); MODEL=large takes hours, MODEL='show FILE COMMAND' shows what is found
+model: ## Check the model of the engine (needs a JDK, or a JRE and patience); MODEL=large searches more, MODEL='show FILE COMMAND' shows what one finds
 	bash .ci/model $(MODEL)
 
 site: ## Build the documentation site with search in .cache/site (needs Python with venv)

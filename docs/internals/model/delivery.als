@@ -352,7 +352,7 @@ check allRulesOfKeys { no Left.out and only[log + Fail + Spill + Due + Follow] =
 check allRulesOfLeases { no Left.out and only[log + End + Elsewhere + Crash] => safe } for 1 but 1 Row, 3 Lease, 2 Checkpoint, 12..12 steps expect 0
 check allRulesOfPeople { no Left.out and only[log + End + Due + Replay + ReplayCursor] => safe }
 	for 1 but 2 Revision, 3 Lease, 2 Checkpoint, 13..13 steps expect 0
-check largeScope { no Left.out => safe } for 3 but 2 Key, 2 Revision, 3 Lease, 3 Checkpoint, 20..20 steps expect 0
+check largeScope { no Left.out => safe } for 2 but 3 Row, 12..12 steps expect 0
 
 // Only these events happen. A counterexample that needs no others is found sooner.
 pred only[events: set Event] { always Step.event in events + Nothing }

@@ -102,6 +102,7 @@ fact events { init and always (step and (Step.event = Nothing => Step.event' = N
 pred passesNothing { always Committed & Cursor.passed in Cursor.read }
 
 check allRules { no Left.out => passesNothing } for 3 but 2 Life, 2 Target, 12..12 steps expect 0
+check largeScope { no Left.out => passesNothing } for 4 but 3 Life, 3 Target, 18..18 steps expect 0
 
 // ---- each rule left out ------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ sig Session {
 }
 var sig Opened, Alive in Session {} // the lock of a session is held while it is alive
 var sig OfThisLife in Session {}    // opened since the last failover
+var sig Asked in Session {}         // its presence was requested
 var sig Found in Session {}         // its withdrawal has found it in the row
 
 // What the row of the process says: nothing, once it was evicted. And the lease that the process has.
@@ -61,7 +62,7 @@ enum Event { Tick, Open, EndSession, Question, Answer, Hear, Send, Execute, Lear
 one sig Step { var event: one Event, var who: lone Session, var statement: lone Statement }
 
 pred init {
-	Clock.now = time/first and no sent and no done and no Opened and no Alive and no OfThisLife and no Found and no names and no how
+	Clock.now = time/first and no sent and no done and no Opened and no Alive and no OfThisLife and no Asked and no Found and no names and no how
 	leased = Row->lease/first and holds = Process->lease/first and under = Process->term/first and number = Process->term/first
 	no uses and no asked and no trusted and no wants and no requested and no Answered and no Promised and no Given and no Ended and no free
 }
@@ -85,12 +86,13 @@ pred hear {
 pred send[s: Session, x: Statement] {
 	s = Process.uses and sent' = sent + s->x
 	x = Request => {
-		no s.(sent + done) and some Process.trusted and s != Row.names and done' = done
+		s not in Asked and Asked' = Asked + s and some Process.trusted and done' = done
 		kept[PromiseBeforeDeclaration] => Promised' = Process else Promised' = Promised
 	}
-	x = Declare => Request in s.done and done' = done - s->Request and Promised' = Promised
+	x != Request => Asked' = Asked
+	x = Declare => Request in s.done and Withdraw not in s.(sent + done) and done' = done - s->Request and Promised' = Promised
 	x = Withdraw => {
-		some s.(sent + done) + (Row.names & s) and Withdraw not in s.(sent + done) and done' = done
+		s in Asked and Withdraw not in s.(sent + done) and done' = done
 		kept[FreeOnceWithdrawn] => Promised' = Promised else no Promised'
 	}
 }
@@ -175,6 +177,7 @@ pred step {
 		e not in Send + Execute => sent' = sent
 		e not in Send + Execute + Learn => done' = done
 		e not in Send + Learn => Promised' = Promised
+		e != Send => Asked' = Asked
 		e not in Execute + Evict + Failover => names' = names and how' = how
 		e != Execute => Found' = Found
 		e != Learn => number' = number
@@ -193,8 +196,8 @@ fact events { init and always (step and (Step.event = Nothing => Step.event' = N
 // No delivery begins under a lease that an eviction has ended.
 pred noDeliveryBeginsAfterAnEviction { always (Step.event = Begin => no Process.holds & Ended) }
 
-check allRules { no Left.out => noDeliveryBeginsAfterAnEviction } for 1 but 2 Lease, 2 Term, 2 Time, 18..18 steps expect 0
-check largeScope { no Left.out => noDeliveryBeginsAfterAnEviction } for 2 but 3 Time, 25..25 steps expect 0
+check allRules { no Left.out => noDeliveryBeginsAfterAnEviction } for 1 but 2 Lease, 2 Term, 2 Time, 20..20 steps expect 0
+check largeScope { no Left.out => noDeliveryBeginsAfterAnEviction } for 2 but 3 Time, 26..26 steps expect 0
 
 // Only these events happen. A counterexample that needs no others is found sooner.
 pred only[events: set Event] { always Step.event in events + Nothing }
@@ -224,9 +227,11 @@ run withoutFreeOnceWithdrawn { Left.out = FreeOnceWithdrawn and only[session]
 	and not noDeliveryBeginsAfterAnEviction }
 	for 1 but 2 Time, 15..15 steps expect 1
 run withoutLockOfItsOwn { Left.out = LockOfItsOwn and only[session]
-	and (Step.event = Open; Step.event = Question; Step.event = Answer; Step.event = Hear; Step.event = Send; Step.event = Execute; Step.event = Send; Step.event = Execute)
+	and (Step.event = Open; Step.event = Question; Step.event = Answer; Step.event = Hear; Step.event = Send; Step.event = Execute; Step.event = Send; Step.event = Execute;
+	Step.event = EndSession; Step.event = See; Step.event = Send; Step.event = Execute; Step.event = Learn; Step.event = Tick;
+	Step.event = Open; Step.event = Question; Step.event = Answer; Step.event = Hear; Step.event = Send; Step.event = Execute; Step.event = Send; Step.event = Execute)
 	and not noDeliveryBeginsAfterAnEviction }
-	for 2 but 1 Lease, 1 Term, 3 Time, 25..25 steps expect 1
+	for 2 but 1 Lease, 1 Term, 3 Time, 27..27 steps expect 1
 run withoutLeaseOfThisTerm { Left.out = LeaseOfThisTerm and only[session + AskLease + GiveLease + GetLease] and not noDeliveryBeginsAfterAnEviction }
 	for 2 but 1 Session, 2 Time, 18..18 steps expect 1
 run withoutLockOfThisLife { Left.out = LockOfThisLife and only[session + Failover]

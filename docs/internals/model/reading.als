@@ -241,7 +241,7 @@ pred safe { passesNothing and readsNothingTwice and readsInOrder }
 
 check allRules { no Left.out => safe } for 2 but 12..12 steps expect 0
 check allRulesOfWatermarks { no Left.out and only[reads] => safe } for 2 but 1 Offset, 3 Target, 16..16 steps expect 0
-check largeScope { no Left.out => safe } for 4 but 3 Offset, 3 Target, 20..20 steps expect 0
+check largeScope { no Left.out => safe } for 3 but 2 Offset, 18..18 steps expect 0
 
 // Only these events happen. A counterexample that needs no others is found sooner.
 pred only[events: set Event] { always Step.event in events + Nothing }
@@ -255,7 +255,8 @@ run withoutIdBeforeOffset { Left.out = IdBeforeOffset and only[reads + Reserve]
 	and not passesNothing }
 	for 2 but 1 Offset, 3 Target, 17..17 steps expect 1
 run withoutOneNumberAtATime { Left.out = OneNumberAtATime and only[reads]
-	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = BeginProbe; Step.event = EndProbe; Step.event = TakeId; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe)
+	and (Step.event = TakeId; Step.event = TakeOffset; Step.event = BeginProbe; Step.event = EndProbe; Step.event = TakeId; Step.event = Commit; Step.event = BeginProbe; Step.event = EndProbe;
+	Step.event = BeginDelta; Step.event = ReadPage)
 	and not passesNothing }
 	for 3 but 2 Offset, 3 Target, 18..18 steps expect 1
 run withoutSnapshotBeforeSequence { Left.out = SnapshotBeforeSequence and only[reads] and not passesNothing }
