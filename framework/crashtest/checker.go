@@ -20,6 +20,15 @@ type history struct {
 	deliveries []delivery             // in order
 	faults     []Fault
 	replayed   int // deliveries that people asked for again
+
+	places map[string]places // by id, once a violation needs them
+}
+
+// places are where a notification occurs in a history.
+type places struct {
+	number     int64 // its place within its key
+	logged     bool
+	deliveries []int
 }
 
 // Broken names a broken guarantee.
@@ -213,20 +222,34 @@ func (h *history) deliveredWithin(f *Fault, c Config) (bound int) {
 
 // violation returns a violation with the history of a notification.
 func (h *history) violation(broken Broken, id string) Violation {
+	if h.places == nil {
+		h.findPlaces()
+	}
 	detail := "never published"
 	if p, ok := h.published[id]; ok {
 		detail = fmt.Sprintf("key %q, its publisher says %s", p.key, *p.outcome)
 	}
-	at := slices.IndexFunc(h.log, func(r row) bool { return r.id == id })
-	if at < 0 {
-		detail += ", not in the log"
+	found := h.places[id]
+	if found.logged {
+		detail += fmt.Sprintf(", number %d of its key", found.number)
 	} else {
-		detail += fmt.Sprintf(", number %d of its key", h.log[at].n)
+		detail += ", not in the log"
 	}
-	for i, d := range h.deliveries {
-		if d.id == id {
-			detail += fmt.Sprintf(", delivered by forwarder %d as number %d after %s", d.by, i+1, d.at.Sub(h.deliveries[0].at).Round(time.Millisecond))
-		}
+	for _, i := range found.deliveries {
+		d := &h.deliveries[i]
+		detail += fmt.Sprintf(", delivered by forwarder %d as number %d after %s", d.by, i+1, d.at.Sub(h.deliveries[0].at).Round(time.Millisecond))
 	}
 	return Violation{broken, id, detail}
+}
+
+func (h *history) findPlaces() {
+	h.places = make(map[string]places, len(h.log))
+	for _, r := range h.log {
+		h.places[r.id] = places{number: r.n, logged: true}
+	}
+	for i, d := range h.deliveries {
+		found := h.places[d.id]
+		found.deliveries = append(found.deliveries, i)
+		h.places[d.id] = found
+	}
 }

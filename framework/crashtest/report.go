@@ -30,12 +30,13 @@ type Report struct {
 	Faults     []Fault
 	Points     map[string]int // the points before and after durable steps at which a program failed, and how often
 	Acts, Done int            // what people began, and what succeeded at once
+	Replayed   int            // deliveries that people asked for again
 	Violations []Violation
 }
 
 // check fills in the report.
 func (r *Report) check(past history, c Config, pending string) {
-	r.Committed, r.Deliveries = len(past.log), len(past.deliveries)
+	r.Committed, r.Deliveries, r.Replayed = len(past.log), len(past.deliveries), past.replayed
 	seen := make(map[string]bool, len(past.log))
 	for i, d := range past.deliveries {
 		if seen[d.id] {
@@ -76,7 +77,7 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "  met %v\n", r.Points)
 	}
 	if r.Acts > 0 {
-		fmt.Fprintf(&b, "  %d of %d acts succeeded at once\n", r.Done, r.Acts)
+		fmt.Fprintf(&b, "  %d of %d acts succeeded at once; %d deliveries were asked for again\n", r.Done, r.Acts, r.Replayed)
 	}
 	for i, v := range r.Violations {
 		if i == shown {
