@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -305,4 +306,30 @@ func settle(all ...*engine) {
 		}
 		pass(10 * time.Second)
 	}
+}
+
+// retyped changes what the sink a takes between a look at its lanes and the first lease of one.
+type retyped struct {
+	forwarder.Store
+	outbox *outbox
+	once   sync.Once
+}
+
+func (s *retyped) Acquire(ctx context.Context, lane store.Lane, owner string, lease time.Duration) (store.Lease, error) {
+	if lane.Sink == "a" {
+		s.once.Do(func() { s.outbox.exec(`UPDATE outbox_cursors SET types = '{"prefixes":["parcel."]}' WHERE sink = 'a'`) })
+	}
+	return s.Store.Acquire(ctx, lane, owner, lease)
+}
+
+func TestALaneWhoseTypesChangedBeforeItsLeaseIsReleased(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		a := &script{}
+		o.append("order.placed", "", "o1")
+		o.append("parcel.lost", "", "p1")
+		f := o.start(map[string]forwarder.Sink{"a": {Sink: a}}, route.Routes{"order.*": route.To("a")}, over(&retyped{Store: o.store, outbox: o}))
+		settle(f)
+		require.Equal(t, []string{"o1"}, a.given())
+		require.Equal(t, []string{"_unrouted dead p1"}, o.parked())
+	})
 }
