@@ -193,9 +193,10 @@ func (f *Fault) reach(c Config) (from, to time.Time) {
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutSink:
 		return unwritten.Add(-slowest), f.ended.Add(c.Checkpoint)
-	case SlowDatabase, FailStep, StopSession, SetClock, Stall: // a lease may expire at any time
+	case SlowDatabase, FailStep, StopSession, SetClock, Stall, // a lease may expire at any time
+		EndSessions, FailOver: // they look for the sessions, and copy the server, first
 		return unwritten, f.ended.Add(c.Checkpoint)
-	case CutDatabase, SilenceDatabase, RestartDatabase, CrashDatabase, EndSessions, FailOver:
+	case CutDatabase, SilenceDatabase, RestartDatabase, CrashDatabase:
 		// The forwarder begins no delivery after a checkpoint that fails or is slow.
 		return unwritten, f.began.Add(c.Checkpoint + slowest)
 	}

@@ -98,6 +98,8 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: CutDatabase, began: at(13), ended: at(18)}), "", ""},
 		"a repeat of a delivery long after a forwarder lost its database": {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: CutDatabase, began: at(12), ended: at(18)}), Repeated, "free"},
+		"a repeat of a delivery while the server was copied to its standby": {
+			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: FailOver, began: at(11), ended: at(15)}), "", ""},
 		"a repeat of a delivery while the machine stood still": {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: Stall, began: at(13), ended: at(15)}), "", ""},
 		"a repeat after a graceful stop": {

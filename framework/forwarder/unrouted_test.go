@@ -327,7 +327,7 @@ func TestALaneWhoseTypesChangedBeforeItsLeaseIsReleased(t *testing.T) {
 		a := &script{}
 		o.append("order.placed", "", "o1")
 		o.append("parcel.lost", "", "p1")
-		f := o.start(map[string]forwarder.Sink{"a": {Sink: a}}, route.Routes{"order.*": route.To("a")}, over(&retyped{Store: o.store, outbox: o}))
+		f := o.start(map[string]forwarder.Sink{"a": {Sink: a}}, route.Routes{"order.*": route.To("a")}, called("test"), over(&retyped{Store: o.store, outbox: o}))
 		settle(f)
 		require.Equal(t, []string{"o1"}, a.given())
 		require.Equal(t, []string{"_unrouted dead p1"}, o.parked())
