@@ -421,7 +421,9 @@ func (w *world) heal() {
 	}
 	all := slices.Collect(maps.Values(w.destinations))
 	w.mu.Unlock()
-	w.file.ahead.Store(0)
+	if w.file.ahead.Swap(0) != 0 {
+		w.goesWrong(nil, longestLease) // leases may end at once
+	}
 	for _, d := range all {
 		d.become("ok", true)
 	}

@@ -58,7 +58,7 @@ func (d *destination) deliver(ctx context.Context, n *node, v *notification.Deli
 	}
 	d.busy.Add(1)
 	defer d.busy.Add(-1)
-	c, mode, draw := d.begin(n, v)
+	c, mode, draw := d.begin(ctx, n, v)
 	*calls = append(*calls, c)
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,15 +77,15 @@ func (d *destination) deliver(ctx context.Context, n *node, v *notification.Deli
 }
 
 // begin notes that a call begins, and says how it is answered: with a mode, and a number up to 999 for what is at
-// random in it.
-func (d *destination) begin(n *node, v *notification.Delivery) (c *call, mode string, draw int) {
+// random in it. What a batch tries after it was abandoned is deaf too.
+func (d *destination) begin(ctx context.Context, n *node, v *notification.Delivery) (c *call, mode string, draw int) {
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
 	c = &call{node: n, begin: time.Now(), attempt: v.Attempt}
 	draw = drawOf(1000, d.world.seed, d.name, v.ID, len(d.calls[v.ID]))
 	d.calls[v.ID] = append(d.calls[v.ID], c)
 	mode = d.modeOf(v, draw)
-	if c.deaf = mode == "deaf"; v.Key != "" && !c.deaf {
+	if c.deaf = mode == "deaf" || ctx.Err() != nil; v.Key != "" && !c.deaf {
 		at := n.String() + v.Key
 		if d.inFlight[at]++; d.inFlight[at] > 1 && d.name != "bank" {
 			d.world.problems = append(d.world.problems, fmt.Sprintf("%s has key %.9q to %s in flight twice: %.20s", n, v.Key, d.name, v.ID))
