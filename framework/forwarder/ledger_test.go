@@ -205,6 +205,13 @@ func TestACommitWithoutACheckpointIsNotRepeated(t *testing.T) {
 		require.Positive(t, refused.Load())
 
 		o.expireLeases()
+		var lost atomic.Bool
+		b.commit = func() (before, after error) { // the note with which the next lease begins is all that it leaves
+			if !lost.Swap(true) {
+				after = errors.New("its answer is lost")
+			}
+			return nil, after
+		}
 		o.deliver(time.Minute, b.sink(), briefLease)
 		require.ElementsMatch(t, ids, b.taken())
 		require.Equal(t, []string{"sink scheduled later"}, o.parked())
