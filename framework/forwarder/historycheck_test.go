@@ -1,6 +1,7 @@
 package forwarder_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (w *world) revive() {
 		} else {
 			err = w.requeue(sink)
 		}
-		if err != nil && !strings.Contains(err.Error(), "locked") {
+		if err != nil && !errors.Is(err, errLocked) {
 			w.breaks("revive %s: %v", sink, err)
 		}
 	}

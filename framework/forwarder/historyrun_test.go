@@ -432,7 +432,11 @@ func (w *world) heal() {
 		n.paused, n.armed = time.Time{}, nil
 		n.mu.Unlock()
 	}
-	if _, err := w.admin.Resume(w.ctx, w.pausedSinks()...); err != nil {
+	_, err := w.admin.Resume(w.ctx, w.pausedSinks()...)
+	for began := time.Now(); errors.Is(err, errLocked) && time.Since(began) < time.Minute; time.Sleep(time.Second) { // until what a fault left open has ended
+		_, err = w.admin.Resume(w.ctx, w.pausedSinks()...)
+	}
+	if err != nil {
 		w.breaks("resume: %v", err)
 	}
 }
