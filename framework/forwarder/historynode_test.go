@@ -132,8 +132,10 @@ func (w *world) currentRoutes() route.Routes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	routes := route.Routes{"never": route.To(w.sinks...)}
-	for pattern, to := range w.routes[len(w.routes)-1] {
-		routes[pattern] = route.To(to...)
+	if len(w.routes) > 0 {
+		for pattern, to := range w.routes[len(w.routes)-1] {
+			routes[pattern] = route.To(to...)
+		}
 	}
 	return routes
 }
@@ -246,6 +248,12 @@ func (n *node) disturb(ctx context.Context, s statement) (after func() error, er
 	case !s.within: // a connection may wait longer than its context
 		n.waitPaused(context.Background())
 	case n.number%2 == 0: // it stops all writers; database/sql waits in a way that stops the bubble's time
+		n.mu.Lock()
+		left := time.Until(n.paused)
+		n.mu.Unlock()
+		if left > 0 {
+			w.goesWrong(nil, left)
+		}
 		n.waitPaused(ctx)
 	}
 	w.mu.Lock()

@@ -215,6 +215,22 @@ func TestATypeThatIsTakenAwayAndGivenBackIsNotDeliveredAgain(t *testing.T) {
 	})
 }
 
+func TestLanesAreCutAlthoughTheirSinkLostATypeOfWhichMuchWasSettled(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: hangs("stuck")}
+		to := map[string]forwarder.Sink{"sink": {Sink: s}, "other": {Sink: &script{}}}
+		f := o.start(to, route.Routes{"*": route.To("sink")}, named("first", 2), stopsWithin(time.Second))
+		o.append("y", "", "stuck")
+		f.publish("x", "", "x1", "x2", "x3", "x4")
+		f.end()
+		s.mended.Store(true)
+		next := o.start(to, route.Routes{"x": route.To("other"), "y": route.To("sink")}, named("next", 1))
+		settle(next)
+		require.Equal(t, map[string]int{"n": 3}, o.owners(), "one lane for each sink, and what has no route")
+		require.Equal(t, map[string]int{"stuck": 1, "x1": 1, "x2": 1, "x3": 1, "x4": 1}, s.times())
+	})
+}
+
 // Reloads neither repeat nor reorder deliveries: each is made once, in order for its key.
 func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {

@@ -15,18 +15,18 @@ import (
 // recut releases the lanes of a sink that will be cut into another number of lanes. When all of
 // them are free, the forwarder that leases all of them cuts them.
 func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
+	worked := k.Sinks[sink]
 	free := true
 	for _, l := range lanes {
 		if h := k.held[idOf(l.Lane)]; h != nil && !h.leaving {
 			h.leave()
 		}
-		free = free && l.Owner == ""
+		free = free && l.Owner == "" && worked.takes(sink, l.Types) // otherwise its types change first
 	}
 	id := laneID{sink, wholeSink}
 	if !free || k.cutting[sink] != nil || time.Now().Before(k.trouble[id].Until()) {
 		return
 	}
-	worked := k.Sinks[sink]
 	log := worked.Dispatcher.LogOf(k.Database)
 	failing := k.troubleWith(id, log, "cutting the lanes")
 	wanted, cancel := context.WithCancel(k.stop)

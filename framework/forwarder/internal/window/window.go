@@ -150,7 +150,12 @@ func (w *Window) Ahead() []store.OffsetRange { return w.ahead(slices.Clone(w.bef
 
 // AheadRead is Ahead once the lane has been read beyond what was settled before the lease began, and all of that is
 // settled in its pages.
-func (w *Window) AheadRead() []store.OffsetRange { return w.ahead(w.unread()) }
+func (w *Window) AheadRead() []store.OffsetRange {
+	if pages, _ := w.prefix(); pages == len(w.pages) {
+		return nil // the position is where the lane has been read
+	}
+	return w.ahead(w.unread())
+}
 
 func (w *Window) ahead(ahead []store.OffsetRange) []store.OffsetRange {
 	pages, from := w.prefix()

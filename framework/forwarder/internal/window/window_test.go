@@ -150,6 +150,19 @@ func TestRangesSettledBeforeOutliveTheEnvelopesOfTheirPage(t *testing.T) {
 	require.Empty(t, w.Ahead())
 }
 
+// The last checkpoint before a sink's lanes are cut must have nothing settled ahead.
+func TestNothingIsAheadOnceEverythingThatWasReadIsSettled(t *testing.T) {
+	t.Parallel()
+	var l log
+	w := window.New(store.OffsetRanges(3, 4))
+	p := l.page(1, 2)
+	w.Add(p)
+	p.Settle(1)
+	require.Equal(t, store.OffsetRanges(2, 3, 4), w.AheadRead(), "3 and 4 are in no page: the sink does not take their types now")
+	p.Settle(0)
+	require.Empty(t, w.AheadRead())
+}
+
 func TestAnotherLogIsReadFromItsStart(t *testing.T) {
 	t.Parallel()
 	var l log
