@@ -293,10 +293,11 @@ func (w *world) checkRepeats(r *row, sink string, calls []*call) {
 // aftermath is how long a fault may have effects: until leases have expired and what waits is tried again.
 const aftermath = 30 * time.Second
 
-// faultExplains reports whether a fault may have prevented that a call was settled.
+// faultExplains reports whether a fault may have prevented that a call was settled. Its checkpoint may have waited for
+// other writers until the fault began.
 func (w *world) faultExplains(c *call) bool {
 	return slices.ContainsFunc(w.faults, func(f *fault) bool {
-		return (f.node == nil || f.node == c.node) && f.from.Before(c.end.Add(5*time.Second)) && f.to.Add(aftermath).After(c.begin)
+		return (f.node == nil || f.node == c.node) && f.from.Before(c.end.Add(lockTimeout)) && f.to.Add(aftermath).After(c.begin)
 	})
 }
 
@@ -351,7 +352,7 @@ func (w *world) checkBank() {
 	for _, v := range w.bank.committed {
 		times[v.ID]++
 		r := w.byID[v.ID]
-		if r == nil || times[v.ID] > 1 || r.Key == "" || !r.DeliverAt.IsZero() || r.moved || !slices.Contains(w.certain(r.Type), "bank") || w.wasDead(w.destinations["bank"], w.destinations["bank"].calls[v.ID]) {
+		if r == nil || times[v.ID] > 1 || r.Key == "" || !r.DeliverAt.IsZero() || r.moved || r.dropped["bank"] || !slices.Contains(w.certain(r.Type), "bank") || w.wasDead(w.destinations["bank"], w.destinations["bank"].calls[v.ID]) {
 			continue
 		}
 		if r.place < last[r.Key] {

@@ -275,7 +275,11 @@ func (n *node) disturb(ctx context.Context, s statement) (after func() error, er
 		return nil, nil
 	}
 	w.count("fault " + a.place + "-" + a.mode)
-	w.goesWrong(n, a.delay)
+	of := n
+	if s.within { // others wait for its lock
+		of = nil
+	}
+	w.goesWrong(of, a.delay)
 	switch a.mode {
 	case "fails":
 		return nil, errFault
