@@ -137,17 +137,22 @@ func TestRangesThatWereReadOrPassedAreNotKept(t *testing.T) {
 
 func TestRangesSettledBeforeOutliveTheEnvelopesOfTheirPage(t *testing.T) {
 	t.Parallel()
-	var l log
-	w := window.New(store.OffsetRanges(3))
-	stuck, last := l.page(1), l.page(2)
-	w.Add(stuck)
-	w.Add(last)
-	w.Passed()
-	last.Settle(0)
-	w.Advance()
-	require.Equal(t, store.OffsetRanges(2, 3), w.Ahead())
-	stuck.Settle(0)
-	require.Empty(t, w.Ahead())
+	for _, passed := range []int{0, 1, 2} {
+		var l log
+		w := window.New(store.OffsetRanges(3))
+		stuck, last := l.page(1), l.page(2)
+		w.Add(stuck)
+		w.Add(last)
+		for step, do := range []func(){func() { last.Settle(0) }, w.Advance, w.Advance} {
+			if step == passed {
+				w.Passed()
+			}
+			do()
+		}
+		require.Equal(t, store.OffsetRanges(2, 3), w.Ahead(), "passed in step %d", passed)
+		stuck.Settle(0)
+		require.Empty(t, w.Ahead())
+	}
 }
 
 // The last checkpoint before a sink's lanes are cut must have nothing settled ahead.
