@@ -204,13 +204,15 @@ func TestATypeThatIsTakenAwayAndGivenBackIsNotDeliveredAgain(t *testing.T) {
 		f.publish("x", "", "x1", "x2")
 		require.NoError(t, f.Reload(t.Context(), to, route.Routes{"x": route.To("other"), "y": route.To("sink")}))
 		f.flush()
-		f.publish("y", "", "y1")
+		f.publish("y", "", "y1") // each of these moves no position, and writes a checkpoint
+		f.publish("y", "", "y2")
+		f.publish("y", "", "y3")
 		require.NoError(t, f.Reload(t.Context(), to, both))
 		f.flush()
 		s.mended.Store(true)
 		time.Sleep(10 * time.Minute)
 		f.flush()
-		require.Equal(t, map[string]int{"stuck": 1, "x1": 1, "x2": 1, "y1": 1}, s.times())
+		require.Equal(t, map[string]int{"stuck": 1, "x1": 1, "x2": 1, "y1": 1, "y2": 1, "y3": 1}, s.times())
 		f.end()
 	})
 }

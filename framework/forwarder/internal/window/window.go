@@ -73,7 +73,7 @@ func (w *Window) Restart(at store.Position) { *w = Window{position: at} }
 
 // Passed records that the lane has been read beyond all offsets that were settled before the lease began.
 func (w *Window) Passed() {
-	if n := len(w.pages); n > 0 {
+	if n := len(w.pages); n > 0 && w.before != nil { // otherwise it is recorded already
 		if last := w.pages[n-1]; last.ranges != nil {
 			last.ranges = normal(append(last.ranges, w.unread()...))
 		} else {

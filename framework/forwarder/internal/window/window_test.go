@@ -144,12 +144,12 @@ func TestRangesSettledBeforeOutliveTheEnvelopesOfTheirPage(t *testing.T) {
 		w.Add(stuck)
 		w.Add(last)
 		for step, do := range []func(){func() { last.Settle(0) }, w.Advance, w.Advance} {
-			if step == passed {
+			if step >= passed {
 				w.Passed()
 			}
 			do()
 		}
-		require.Equal(t, store.OffsetRanges(2, 3), w.Ahead(), "passed in step %d", passed)
+		require.Equal(t, store.OffsetRanges(2, 3), w.Ahead(), "passed from step %d on", passed)
 		stuck.Settle(0)
 		require.Empty(t, w.Ahead())
 	}
