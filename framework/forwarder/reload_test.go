@@ -196,17 +196,22 @@ func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 // What was delivered ahead of a row that hangs stays delivered while the sink does not take its type.
 func TestATypeThatIsTakenAwayAndGivenBackIsNotDeliveredAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &script{answer: hangs("stuck")}
+		stuck := hangs("stuck")
+		s := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
+			if d.Type == "y" && d.ID != "stuck" { // each in a checkpoint of its own
+				return takesTime(ctx, time.Duration(d.ID[1]-'0')*100*time.Millisecond)
+			}
+			return stuck(ctx, d)
+		}}
 		to := map[string]forwarder.Sink{"sink": {Sink: s}, "other": {Sink: &script{}}}
 		both := route.Routes{"x": route.To("sink", "other"), "y": route.To("sink")}
 		f := o.start(to, both, stopsWithin(time.Second))
 		o.append("y", "", "stuck")
 		f.publish("x", "", "x1", "x2")
+		o.append("y", "", "y1", "y2", "y3")
 		require.NoError(t, f.Reload(t.Context(), to, route.Routes{"x": route.To("other"), "y": route.To("sink")}))
-		f.flush()
-		f.publish("y", "", "y1") // each of these moves no position, and writes a checkpoint
-		f.publish("y", "", "y2")
-		f.publish("y", "", "y3")
+		f.Wake()
+		pass(time.Second)
 		require.NoError(t, f.Reload(t.Context(), to, both))
 		f.flush()
 		s.mended.Store(true)
