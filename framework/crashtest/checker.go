@@ -126,6 +126,7 @@ func (h *history) judgeOrder() (found []Violation) {
 // made and for as many as people asked for. A fault explains at most as many repeats as its victim had deliveries in flight
 // (Config.Threshold) and made within the fault's reach.
 func (h *history) judgeRepeats(c Config) (found []Violation) {
+	h.findLocks(c)
 	previous, times := make(map[string]delivery, len(h.log)), make(map[string]int, len(h.log))
 	for _, d := range h.deliveries {
 		before := previous[d.id]
@@ -170,9 +171,20 @@ func (h *history) explain(before, repeat delivery, c Config) bool {
 	return false
 }
 
+// findLocks finds the faults of a forwarder that may have held a lock of the database for which an action of a person, or
+// a change of lanes or routes, waited, which meanwhile had locked the lanes of all others.
+func (h *history) findLocks(c Config) {
+	for i := range h.faults {
+		f := &h.faults[i]
+		f.locks = (f.Kind == PauseForwarder || f.Kind == SilenceDatabase || f.Kind == SlowDatabase) && slices.ContainsFunc(h.faults, func(other Fault) bool {
+			return (other.Kind == PersonActs || other.Kind == Reload) && other.began.Before(f.ended) && f.began.Before(other.ended.Add(c.Lease))
+		})
+	}
+}
+
 // harms reports whether a forwarder is the fault's victim.
 func (f *Fault) harms(forwarder int) bool {
-	return f.Kind == Stall || f.Kind.part() == "database" || f.Victim == forwarder
+	return f.Kind == Stall || f.Kind.part() == "database" || f.locks || f.Victim == forwarder
 }
 
 func (f *Fault) reaches(at time.Time, c Config) bool {

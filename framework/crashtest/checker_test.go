@@ -106,6 +106,10 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: TerminateForwarder, began: at(13.9), ended: at(14.1)}), Repeated, "free"},
 		"a repeat of a delivery by another forwarder than the killed one": {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: KillForwarder, Victim: 1, began: at(14.1), ended: at(14.2)}), Repeated, "free"},
+		"a repeat of a delivery while an action waited for a paused forwarder": {
+			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}, Fault{Kind: PersonActs, began: at(12), ended: at(13)}), "", ""},
+		"a repeat of a delivery while another forwarder was paused": {
+			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}, Fault{Kind: PersonActs, began: at(16), ended: at(17)}), Repeated, "free"},
 		"a paused forwarder ends a delivery that it had in flight": {
 			again(delivery{"free", "", 0, 1, at(15.1)}, Fault{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}), "", ""},
 		"a paused forwarder makes more deliveries than it had in flight": {

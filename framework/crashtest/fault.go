@@ -26,7 +26,8 @@ type Fault struct {
 	Repeats, Bound int
 
 	began, ended time.Time
-	late         int // repeats that the victim itself made, after others took its lanes
+	late         int  // repeats that the victim itself made, after others took its lanes
+	locks        bool // it may have held a lock that harmed the other forwarders
 }
 
 // forwarder is the process of a forwarder, with its network links.

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -226,15 +227,31 @@ func TestLanesAreCutAlthoughTheirSinkLostATypeOfWhichMuchWasSettled(t *testing.T
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: hangs("stuck")}
 		to := map[string]forwarder.Sink{"sink": {Sink: s}, "other": {Sink: &script{}}}
-		f := o.start(to, route.Routes{"*": route.To("sink")}, named("first", 2), stopsWithin(time.Second))
+		f := o.start(to, route.Routes{"*": route.To("sink")}, called("first"), func(c *forwarder.Config) { c.Lanes = 2 }, stopsWithin(time.Second))
 		o.append("y", "", "stuck")
 		f.publish("x", "", "x1", "x2", "x3", "x4")
 		f.end()
 		s.mended.Store(true)
-		next := o.start(to, route.Routes{"x": route.To("other"), "y": route.To("sink")}, named("next", 1))
+		next := o.start(to, route.Routes{"x": route.To("other"), "y": route.To("sink")}, called("next"))
 		settle(next)
 		require.Equal(t, map[string]int{"n": 3}, o.owners(), "one lane for each sink, and what has no route")
 		require.Equal(t, map[string]int{"stuck": 1, "x1": 1, "x2": 1, "x3": 1, "x4": 1}, s.times())
+	})
+}
+
+func TestTheLanesOfWhatHasNoRouteAreCutAlthoughEverythingHasOne(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var logged lines
+		s, four := forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Lanes = 4 }
+		some := o.start(map[string]forwarder.Sink{"sink": s}, route.Routes{"t.*": route.To("sink")}, called("some"), four, logged.logging)
+		settle(some)
+		all := o.one(s, called("all"), four)
+		settle(some, all)
+		_, err := o.store.Cut(t.Context(), store.SinkUnrouted, 1, store.StartOldest)
+		require.NoError(t, err)
+		settle(some, all)
+		require.Equal(t, []string{"_unrouted 1 {}", "sink 4 {\"except\":true}"}, o.texts(`SELECT sink || ' ' || count(*) || ' ' || min(types) FROM outbox_cursors WHERE sink <> '_pruner' GROUP BY sink ORDER BY sink`))
+		require.Len(t, logged.with("cutting the lanes"), 1)
 	})
 }
 

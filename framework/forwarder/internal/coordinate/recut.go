@@ -21,7 +21,7 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 		if h := k.held[idOf(l.Lane)]; h != nil && !h.leaving {
 			h.leave()
 		}
-		free = free && l.Owner == "" && worked.takes(sink, l.Types) // otherwise its types change first
+		free = free && l.Owner == "" && worked.mayCut(sink, l.Types) // otherwise its types change first
 	}
 	id := laneID{sink, wholeSink}
 	if !free || k.cutting[sink] != nil || time.Now().Before(k.trouble[id].Until()) {
@@ -69,7 +69,7 @@ func (k *Coordinator) cut(wanted context.Context, sink Sink, lanes []store.LaneS
 			return err
 		}
 		leases = append(leases, lease)
-		if !sink.takes(l.Lane.Sink, lease.Types) {
+		if !sink.mayCut(l.Lane.Sink, lease.Types) {
 			return store.ErrLanes
 		}
 	}

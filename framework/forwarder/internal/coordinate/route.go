@@ -37,6 +37,12 @@ func (s Sink) takes(name string, types *notification.TypeFilter) bool {
 	return reflect.DeepEqual(s.Types, *types)
 }
 
+// mayCut reports whether the lanes of a sink may be cut while its cursor says what it takes. Those of SinkUnrouted also
+// while every type has a route, although no one works on them then.
+func (s Sink) mayCut(name string, types *notification.TypeFilter) bool {
+	return s.takes(name, types) || name == store.SinkUnrouted && types != nil
+}
+
 // delivers returns the sinks that this forwarder can deliver to.
 func (k *Coordinator) delivers() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(k.Sinks)), func(sink string) bool { return k.routes.other[sink] })
