@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
 // publisherVariable contains the settings of a publisher's process.
@@ -469,6 +471,7 @@ func (d dialect) prepared(ctx context.Context, db *sql.DB) (ids []string, err er
 // publisher is a publisher's process as the harness sees it.
 type publisher struct {
 	*process
+	name   string
 	number int
 	input  io.Closer
 	began  chan struct{} // capacity 1: a transaction began
@@ -493,7 +496,7 @@ func (h *harness) startPublisher(number int) (*publisher, error) {
 	command := exec.Command(program)
 	command.Env = append(os.Environ(), publisherVariable+"="+string(text))
 	command.Stderr = os.Stderr
-	p := &publisher{number: number, began: make(chan struct{}, 1)}
+	p := &publisher{name: o.Name, number: number, began: make(chan struct{}, 1)}
 	if p.input, err = command.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -533,6 +536,15 @@ func (h *harness) stopPublishers(ctx context.Context) error {
 		p.wanted.Store(true)
 		_ = p.input.Close() // the process may have ended; await reports that
 	}
+	recovering, stop := context.WithCancel(ctx)
+	var recovery sync.WaitGroup
+	recovery.Go(func() { // otherwise a publisher may wait for a lock that no one else ends
+		for pace.Sleep(recovering, recoverEvery) {
+			_ = h.dialect.recover(recovering, h.db, h.isOrphan) // the next look repeats it
+		}
+	})
+	defer recovery.Wait()
+	defer stop()
 	for _, p := range h.publishers {
 		if err := p.await("the end of its input"); err != nil {
 			return err
@@ -546,5 +558,17 @@ func (h *harness) stopPublishers(ctx context.Context) error {
 			return err
 		}
 		return listErr
+	})
+}
+
+// isOrphan reports whether the publisher of a transaction has ended.
+func (h *harness) isOrphan(id string) bool {
+	return !slices.ContainsFunc(h.publishers, func(p *publisher) bool {
+		select {
+		case <-p.ended:
+			return false
+		default:
+			return strings.HasPrefix(id, p.name+"/")
+		}
 	})
 }
