@@ -85,6 +85,32 @@ func TestAnOrphanedLeaseIsAcquiredByItsOwnerAtOnce(t *testing.T) {
 	})
 }
 
+// failsToRelease fails to release the first lane.
+type failsToRelease struct {
+	forwarder.Store
+	released atomic.Int64
+}
+
+func (s *failsToRelease) Release(ctx context.Context, lease store.Lease) error {
+	if s.released.Add(1) == 1 {
+		return errors.New("connection reset")
+	}
+	return s.Store.Release(ctx, lease)
+}
+
+func TestALaneWhoseReleaseFailedGoesToAnotherForwarderBeforeItsLeaseEnds(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		failing := &failsToRelease{Store: o.store}
+		o.one(forwarder.Sink{Sink: &s}, named("a", 2), over(failing))
+		settleDown()
+		o.one(forwarder.Sink{Sink: &s}, named("b", 2))
+		settleDown()
+		require.Greater(t, failing.released.Load(), int64(1))
+		require.Equal(t, map[string]int{"a": 1, "b": 1}, o.owners())
+	})
+}
+
 // Forwarders with different numbers of lanes start and stop while notifications are published. All
 // stops are graceful, so each notification is delivered once, in order for its key.
 func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {

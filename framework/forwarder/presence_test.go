@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,11 @@ func newPair(t *testing.T, dsn string, answer answer) *pair {
 func (p *pair) join(dsn string, answer answer) *member {
 	p.t.Helper()
 	m := &member{script: &script{answer: answer}}
+	p.t.Cleanup(func() {
+		if p.t.Failed() {
+			p.t.Log(strings.Join(m.with(""), "\n"))
+		}
+	})
 	s, err := postgres.Open(p.t.Context(), openPlain(p.t, dsn), postgres.Config{Listen: dsn})
 	require.NoError(p.t, err)
 	m.engine = p.start(map[string]forwarder.Sink{"sink": {Sink: m.script}}, route.Routes{"*": route.To("sink")},
@@ -64,7 +70,7 @@ func (p *pair) awaitPresences(n int) {
 }
 
 func (p *pair) presences() (n int) {
-	if p.db.QueryRow(`SELECT count(*) FROM outbox_forwarders WHERE presence <> '' AND presence NOT LIKE '-%' AND presence NOT LIKE '+%'`).Scan(&n) != nil {
+	if p.db.QueryRow(`SELECT count(*) FROM outbox_forwarders WHERE presence <> '' AND presence NOT LIKE '-%' AND presence NOT LIKE '?%'`).Scan(&n) != nil {
 		return -1
 	}
 	return n
