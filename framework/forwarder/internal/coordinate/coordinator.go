@@ -345,7 +345,7 @@ func (k *Coordinator) corrected(lanes []store.LaneState) []store.LaneState {
 		case works && l.Owner == "":
 			l.Owner = k.Owner // its lease expired, but the work on it has not ended yet
 		case !works && l.Owner == k.Owner:
-			l.Owner, l.Free = "", k.Lease // an answer was lost, or a release failed: others would wait for its end
+			l.Owner, l.Free = "", k.Lease // an answer was lost, or a release failed: free for long, since others cannot take it
 		}
 	}
 	return lanes
