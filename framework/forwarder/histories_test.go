@@ -110,7 +110,7 @@ func exercises() (all []string) {
 		all = append(all, "delivered by "+kind)
 	}
 	all = append(all, peopleActions...)
-	return append(all, "start", "end", "kill", "pause", "away refused", "away silent", "slow", "clock", "reload same", "reload fresh", "routes",
+	return append(all, "start", "end", "kill", "pause", "away refused", "away silent", "slow", "clock", "reload same", "reload fresh", "routes", "routes only",
 		"another number of lanes", "prune", "scheduled", "far future", "extreme key", "extreme type", "extreme id", "large payload", "stay sink", "stay node",
 		"stay destination", "repeat", "no fault")
 }
@@ -150,7 +150,7 @@ func generate(seed uint64) history {
 	if g.IntN(5) == 0 {
 		setup.Mode = "prune"
 	}
-	g.add(setup, op{Do: "routes", Routes: g.routes})
+	g.add(setup, op{Do: "routes", Routes: g.routes, Mode: g.mode()})
 	for node := range g.nodes {
 		g.add(g.start(node + 1))
 	}
@@ -185,9 +185,12 @@ func (g *generator) step() {
 	case n < 3:
 		g.restart()
 	case n < 5 && g.routed:
-		if g.IntN(2) == 0 {
+		switch g.IntN(6) {
+		case 0, 1, 2:
 			g.routes = g.anyRoutes()
-			g.add(op{Do: "routes", Routes: g.routes})
+			g.add(op{Do: "routes", Routes: g.routes, Mode: g.mode()})
+		case 3:
+			g.rename()
 		}
 		g.add(op{Do: "reload", Node: g.node(), Mode: one(g, "same", "fresh")})
 	case n < 9 && g.people:
@@ -207,6 +210,23 @@ func (g *generator) restart() {
 		g.add(op{Do: "wait", For: g.span(3 * time.Second)})
 	}
 	g.add(g.start(node))
+}
+
+// mode says whether the configuration has only the sinks of its routes.
+func (g *generator) mode() string {
+	if g.routed && g.IntN(3) == 0 {
+		return "only"
+	}
+	return ""
+}
+
+// rename replaces a sink of the configuration by another one, which is new or was there before.
+func (g *generator) rename() {
+	spare := slices.DeleteFunc(slices.Clone(sinkKinds), func(kind string) bool { return slices.Contains(g.sinks, kind) })
+	i := g.IntN(len(g.sinks))
+	from, to := g.sinks[i], one(g, spare...)
+	g.sinks[i], g.routes = to, strings.ReplaceAll(g.routes, from, to)
+	g.add(op{Do: "routes", Routes: g.routes, Mode: "only"})
 }
 
 func (g *generator) publish() {

@@ -90,8 +90,9 @@ func (n *node) run(lanes int) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	configured, routes := n.configured()
 	c := forwarder.Config{
-		Store: s, Name: fmt.Sprint("node-", n.number), Sinks: n.sinks, Routes: w.currentRoutes(), Lanes: max(lanes, 1),
+		Store: s, Name: fmt.Sprint("node-", n.number), Sinks: configured, Routes: routes, Lanes: max(lanes, 1),
 		Poll: time.Second, Lease: 15 * time.Second, ShutdownTimeout: 2 * time.Second,
 		Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, Logger: w.logger(n),
 	}
@@ -127,17 +128,34 @@ func (w *world) logger(n *node) *slog.Logger {
 	}}))
 }
 
-// currentRoutes are those of the next start or reload. Each sink has one at any time.
+// currentRoutes are those of the next start or reload. Each sink has one, unless the configuration lacks it.
 func (w *world) currentRoutes() route.Routes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	routes := route.Routes{"never": route.To(w.sinks...)}
+	routes := make(route.Routes)
+	if !w.only {
+		routes["never"] = route.To(w.sinks...)
+	}
 	if len(w.routes) > 0 {
 		for pattern, to := range w.routes[len(w.routes)-1] {
 			routes[pattern] = route.To(to...)
 		}
 	}
 	return routes
+}
+
+// configured returns the sinks and routes of the next start or reload.
+func (n *node) configured() (map[string]forwarder.Sink, route.Routes) {
+	to, routes := maps.Clone(n.sinks), n.world.currentRoutes()
+	maps.DeleteFunc(to, func(name string, _ forwarder.Sink) bool {
+		for _, rules := range routes {
+			if slices.ContainsFunc(rules, func(r route.Rule) bool { return r.Sink == name }) {
+				return false
+			}
+		}
+		return true
+	})
+	return to, routes
 }
 
 func (n *node) alive() bool {
@@ -213,12 +231,12 @@ func (n *node) reload(mode string) {
 	if mode == "fresh" {
 		n.build()
 	}
-	sinks, routes := maps.Clone(n.sinks), n.world.currentRoutes()
+	configured, routes := n.configured()
 	n.world.count("reload " + mode)
 	n.world.background.Go(func() {
 		n.reloading <- struct{}{} // in the bubble's time, unlike a mutex
 		defer func() { <-n.reloading }()
-		if err := f.Reload(n.world.ctx, sinks, routes); err != nil && !errors.Is(err, forwarder.ErrNotRunning) {
+		if err := f.Reload(n.world.ctx, configured, routes); err != nil && !errors.Is(err, forwarder.ErrNotRunning) {
 			n.world.breaks("%s: reload: %v", n, err)
 		}
 	})

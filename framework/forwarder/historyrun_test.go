@@ -46,6 +46,7 @@ type world struct {
 
 	mu           sync.Mutex
 	routes       []routing // all that there were; the last one is that of the next start
+	only         bool      // the configuration has only the sinks of the last routes
 	destinations map[string]*destination
 	bank         *bank
 	rows         []*row // in the order of the log
@@ -203,8 +204,9 @@ func (w *world) do(o op) {
 	case "setup":
 		w.seed, w.prunes = o.Seed, o.Mode == "prune"
 	case "routes":
-		w.count("routes")
+		w.count(strings.TrimSpace("routes " + o.Mode))
 		w.mu.Lock()
+		w.only = o.Mode == "only"
 		w.routes = append(w.routes, parseRoutes(o.Routes))
 		w.mu.Unlock()
 	case "wait":
@@ -410,9 +412,10 @@ func (w *world) stay(o op) {
 // lanes is the number of lanes of the process that decides about it.
 func (w *world) lanes() int { return 1 }
 
-// heal ends all faults.
+// heal ends all faults, and gives what starts next all sinks.
 func (w *world) heal() {
 	w.mu.Lock()
+	w.only = false
 	w.trouble = trouble{}
 	for _, f := range w.faults {
 		if f.to.After(time.Now()) {
