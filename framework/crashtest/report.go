@@ -26,6 +26,7 @@ type Report struct {
 	Repeats    int           // of these, not the first of their notification
 	Failures   int           // requests that the sink refused
 	LongestGap time.Duration // between two deliveries
+	GapEnded   time.Duration // when the longest one ended, after the first delivery
 
 	Faults     []Fault
 	Points     map[string]int // the points before and after durable steps at which a program failed, and how often
@@ -44,7 +45,9 @@ func (r *Report) check(past history, c Config, pending string) {
 		}
 		seen[d.id] = true
 		if i > 0 {
-			r.LongestGap = max(r.LongestGap, d.at.Sub(past.deliveries[i-1].at))
+			if gap := d.at.Sub(past.deliveries[i-1].at); gap > r.LongestGap {
+				r.LongestGap, r.GapEnded = gap, d.at.Sub(past.deliveries[0].at)
+			}
 		}
 	}
 	if pending != "" {
@@ -60,8 +63,8 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "seed %d: %s, the last %s of it in calm\n", r.Seed, r.Duration.Round(time.Millisecond), r.Settling.Round(time.Millisecond))
 	fmt.Fprintf(&b, "%d transactions, %d rolled back, %d of unknown outcome, %d prepared; %d notifications committed\n",
 		r.Transactions, r.RolledBack, r.Unknown, r.Prepared, r.Committed)
-	fmt.Fprintf(&b, "%d deliveries, %d of them repeats; %d requests failed by the sink; longest gap %s\n",
-		r.Deliveries, r.Repeats, r.Failures, r.LongestGap.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%d deliveries, %d of them repeats; %d requests failed by the sink; longest gap %s, until %s\n",
+		r.Deliveries, r.Repeats, r.Failures, r.LongestGap.Round(time.Millisecond), r.GapEnded.Round(time.Millisecond))
 	for _, kind := range append(slices.Clone(kinds), Stall) {
 		var count, repeats, most, bound int
 		for _, f := range r.Faults {

@@ -25,6 +25,10 @@ import (
 // variableSoak is how long the soak test runs.
 const variableSoak = "WAYBILL_SOAK"
 
+// judgedSoak is the least length of a soak in which nothing may grow. The server is crashed so often that it vacuums
+// rarely, and its tables take a third of that time to have their size.
+const judgedSoak = time.Hour
+
 // sampleEvery is the pause between two looks at what could grow.
 const sampleEvery = 15 * time.Second
 
@@ -69,7 +73,9 @@ func TestNothingGrowsWhileForwardersWorkThroughFaults(t *testing.T) {
 	t.Log(report)
 	t.Log(survivor)
 	require.NoError(t, err)
-	survivor.requireFlat()
+	if length >= judgedSoak {
+		survivor.requireFlat()
+	}
 }
 
 // watched is the forwarder that no fault ends, and its database.
