@@ -43,11 +43,12 @@ func (c *Cluster) Start(t testing.TB) {
 	c.await(t)
 }
 
-// CreateTopic creates a topic with a unique name, and returns the name.
+// CreateTopic creates a topic with a unique name, and returns the name. It keeps all records, however old their times
+// are, unless configs has retention.ms.
 func (c *Cluster) CreateTopic(t testing.TB, partitions int32, configs map[string]string) string {
 	t.Helper()
 	name := fmt.Sprintf("waybill-test-%x", rand.Uint64())
-	settings := make(map[string]*string, len(configs))
+	settings := map[string]*string{"retention.ms": new("-1")}
 	for key, value := range configs {
 		settings[key] = &value
 	}
