@@ -47,6 +47,16 @@ func again(d delivery, faults ...Fault) func(h *history) {
 	return func(h *history) { h.deliveries, h.faults = append(h.deliveries, d), faults }
 }
 
+func TestTheReportSaysWhenTheLongestGapEnded(t *testing.T) {
+	t.Parallel()
+	past := sound() // a delivery each second, from 10 s to 14 s
+	past.deliveries = append(past.deliveries, delivery{"late", "", 0, 0, at(17.5)}, delivery{"last", "", 0, 0, at(19)})
+	var r Report
+	r.check(past, limits, "")
+	require.Equal(t, 3500*time.Millisecond, r.LongestGap)
+	require.Equal(t, 7500*time.Millisecond, r.GapEnded, "after the first delivery")
+}
+
 func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

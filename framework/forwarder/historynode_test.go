@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -146,15 +145,12 @@ func (w *world) currentRoutes() route.Routes {
 
 // configured returns the sinks and routes of the next start or reload.
 func (n *node) configured() (map[string]forwarder.Sink, route.Routes) {
-	to, routes := maps.Clone(n.sinks), n.world.currentRoutes()
-	maps.DeleteFunc(to, func(name string, _ forwarder.Sink) bool {
-		for _, rules := range routes {
-			if slices.ContainsFunc(rules, func(r route.Rule) bool { return r.Sink == name }) {
-				return false
-			}
+	to, routes := make(map[string]forwarder.Sink), n.world.currentRoutes()
+	for _, rules := range routes {
+		for _, r := range rules {
+			to[r.Sink] = n.sinks[r.Sink]
 		}
-		return true
-	})
+	}
 	return to, routes
 }
 
