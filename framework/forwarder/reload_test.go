@@ -255,6 +255,22 @@ func TestTheLanesOfWhatHasNoRouteAreCutAlthoughEverythingHasOne(t *testing.T) {
 	})
 }
 
+func TestASinkThatIsDownKeepsNoOtherFromNewRoutesAndLanes(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		down := &script{answer: fails(sinks.Unavailable(errors.New("down")), always)}
+		up := &script{}
+		to := map[string]forwarder.Sink{"down": {Sink: down}, "up": {Sink: up}}
+		first := o.start(to, route.Routes{"*": route.To("down", "up")}, called("first"), func(c *forwarder.Config) { c.Lanes = 2 })
+		settle(first)
+		first.publish("x", "", "x1", "x2", "x3", "x4")
+		second := o.start(to, route.Routes{"x": route.To("down", "up"), "y": route.To("up")}, called("second"))
+		settle(first, second)
+		first.publish("y", "", "y1")
+		settle(first, second)
+		require.Equal(t, map[string]int{"x1": 1, "x2": 1, "x3": 1, "x4": 1, "y1": 1}, up.times())
+	})
+}
+
 // Reloads neither repeat nor reorder deliveries: each is made once, in order for its key.
 func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {

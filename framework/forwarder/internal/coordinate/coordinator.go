@@ -380,10 +380,10 @@ func (k *Coordinator) inspect(all []store.LaneState) {
 		})
 		k.logPaused(sink, cursors[0].Paused)
 		switch {
-		case cursors[0].Wanted != 0 && !cursors[0].Paused:
+		case cursors[0].Wanted != 0 && !cursors[0].Paused && !slices.ContainsFunc(cursors, func(c store.LaneState) bool { return c.WantedTypes != nil }):
 			k.recut(sink, cursors)
 		case k.cutting[sink] != nil:
-			k.cutting[sink]() // no longer wanted
+			k.cutting[sink]() // no longer wanted, or its types change first: those of other sinks wait for that
 		}
 	}
 }
