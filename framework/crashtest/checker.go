@@ -136,15 +136,20 @@ func (h *history) judgeRepeats(c Config) (found []Violation) {
 			found = append(found, h.violation(Repeated, d.id))
 		}
 	}
-	if len(found) <= h.replayed {
+	asked := h.replayed // repeats for which no other explanation is needed
+	if len(found) <= asked {
+		asked -= len(found)
 		found = nil
 	}
 	for i := range h.faults {
 		f := &h.faults[i]
 		f.Bound = h.deliveredWithin(f, c)
-		if f.late > c.Threshold {
+		excess := max(0, f.late-c.Threshold)
+		if excess > asked {
 			found = append(found, Violation{Broken: Excessive, Detail: f.String()})
+			continue
 		}
+		asked -= excess
 	}
 	return found
 }

@@ -127,6 +127,12 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 				h.deliveries = append(h.deliveries, delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)})
 				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
 			}, Excessive, ""},
+		"as many as people asked for among them": {
+			func(h *history) {
+				h.replayed = 1
+				h.deliveries = append(h.deliveries, delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)})
+				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
+			}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
