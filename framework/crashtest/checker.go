@@ -47,7 +47,7 @@ const (
 	// Repeated was delivered again, and no fault explains that.
 	Repeated Broken = "repeated"
 	// Excessive means that after others took a forwarder's lanes, it made more deliveries than it
-	// can have had in flight.
+	// can have had in flight, even without those that people asked for.
 	Excessive Broken = "excessive repeats"
 	// Stalled means that something was still pending at the end of Config.Calm.
 	Stalled Broken = "stalled"
@@ -123,8 +123,8 @@ func (h *history) judgeOrder() (found []Violation) {
 }
 
 // judgeRepeats finds for each repeat the fault that explains it, except for repeats that upstream
-// made and for as many as people asked for. A fault explains at most as many repeats as its victim had deliveries in flight
-// (Config.Threshold) and made within the fault's reach.
+// made and for as many as people asked for. A fault explains at most as many repeats as its victim
+// had deliveries in flight (Config.Threshold) and made within the fault's reach.
 func (h *history) judgeRepeats(c Config) (found []Violation) {
 	h.findLocks(c)
 	previous, times := make(map[string]delivery, len(h.log)), make(map[string]int, len(h.log))
@@ -144,12 +144,12 @@ func (h *history) judgeRepeats(c Config) (found []Violation) {
 	for i := range h.faults {
 		f := &h.faults[i]
 		f.Bound = h.deliveredWithin(f, c)
-		excess := max(0, f.late-c.Threshold)
-		if excess > asked {
+		switch excess := f.late - c.Threshold; {
+		case excess > asked:
 			found = append(found, Violation{Broken: Excessive, Detail: f.String()})
-			continue
+		case excess > 0:
+			asked -= excess
 		}
-		asked -= excess
 	}
 	return found
 }

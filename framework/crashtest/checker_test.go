@@ -127,12 +127,25 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 				h.deliveries = append(h.deliveries, delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)})
 				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
 			}, Excessive, ""},
-		"as many as people asked for among them": {
+		"a paused forwarder makes one delivery more, which people asked for": {
 			func(h *history) {
 				h.replayed = 1
 				h.deliveries = append(h.deliveries, delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)})
 				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
 			}, "", ""},
+		"people asked for one delivery, and another one has no fault": {
+			func(h *history) {
+				h.replayed = 1
+				h.deliveries = append(h.deliveries, delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)}, delivery{"a1", "a", 1, 0, at(20)})
+				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(12.5), ended: at(15)}}
+			}, Excessive, ""},
+		"people asked for one delivery, and two faults have one too many": {
+			func(h *history) {
+				h.replayed = 1
+				h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 1, at(15.1)}, delivery{"a2", "a", 2, 1, at(15.1)},
+					delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)})
+				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(10), ended: at(10.5)}, {Kind: PauseForwarder, Victim: 1, began: at(14), ended: at(15)}}
+			}, Excessive, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

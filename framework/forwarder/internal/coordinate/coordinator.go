@@ -379,8 +379,9 @@ func (k *Coordinator) inspect(all []store.LaneState) {
 			})
 		})
 		k.logPaused(sink, cursors[0].Paused)
+		rerouted := slices.ContainsFunc(cursors, func(c store.LaneState) bool { return c.WantedTypes != nil })
 		switch {
-		case cursors[0].Wanted != 0 && !cursors[0].Paused && !slices.ContainsFunc(cursors, func(c store.LaneState) bool { return c.WantedTypes != nil }):
+		case cursors[0].Wanted != 0 && !cursors[0].Paused && !rerouted:
 			k.recut(sink, cursors)
 		case k.cutting[sink] != nil:
 			k.cutting[sink]() // no longer wanted, or its types change first: those of other sinks wait for that
