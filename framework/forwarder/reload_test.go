@@ -255,15 +255,26 @@ func TestTheLanesOfWhatHasNoRouteAreCutAlthoughEverythingHasOne(t *testing.T) {
 	})
 }
 
+// unhurried changes the types of sinks so late that a cut of their lanes could begin before.
+type unhurried struct{ forwarder.Store }
+
+func (s unhurried) Route(ctx context.Context, ask map[string]notification.TypeFilter) (done bool, err error) {
+	if len(ask) == 0 {
+		time.Sleep(30 * time.Second)
+	}
+	return s.Store.Route(ctx, ask)
+}
+
 func TestASinkThatIsDownKeepsNoOtherFromNewRoutesAndLanes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
+		late := over(unhurried{o.store})
 		down := &script{answer: fails(sinks.Unavailable(errors.New("down")), always)}
 		up := &script{}
 		to := map[string]forwarder.Sink{"down": {Sink: down}, "up": {Sink: up}}
-		first := o.start(to, route.Routes{"*": route.To("down", "up")}, called("first"), func(c *forwarder.Config) { c.Lanes = 2 })
+		first := o.start(to, route.Routes{"*": route.To("down", "up")}, called("first"), late, func(c *forwarder.Config) { c.Lanes = 2 })
 		settle(first)
 		first.publish("x", "", "x1", "x2", "x3", "x4")
-		second := o.start(to, route.Routes{"x": route.To("down", "up"), "y": route.To("up")}, called("second"))
+		second := o.start(to, route.Routes{"x": route.To("down", "up"), "y": route.To("up")}, called("second"), late)
 		settle(first, second)
 		first.publish("y", "", "y1")
 		settle(first, second)
