@@ -69,6 +69,8 @@ var (
 	ErrUnknownAction = errors.New("unknown action")
 	// ErrUnknownSchedule: the outbox has no schedule with this name.
 	ErrUnknownSchedule = errors.New("unknown schedule")
+	// ErrTooManyEndpoints: the tenant has as many endpoints as it may have.
+	ErrTooManyEndpoints = errors.New("too many endpoints")
 	// ErrActionBegun: an action with this id was already begun.
 	ErrActionBegun = errors.New("the action was already begun")
 	// ErrActionEnded: the action has ended or was cancelled before.

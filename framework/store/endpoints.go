@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// Endpoints stores the endpoints of customers, to which package webhooks delivers, and the
+// attempts at them. Methods with a tx write and read in the caller's transaction; nil means a
+// statement of its own.
+type Endpoints interface {
+	// AddEndpoint adds an endpoint; the database sets CreatedAt, ChangedAt and Version. It fails
+	// with ErrTooManyEndpoints if its tenant has most endpoints or more already. Two transactions
+	// that add endpoints at once do not see each other, and may exceed that.
+	AddEndpoint(ctx context.Context, tx Execer, e Endpoint, most int) error
+
+	// ChangeEndpoint replaces what people set of the endpoint with e's ID and Tenant: URL to
+	// Rate, DisabledReason and DisabledAt; and FailingSince and Trouble, which engines set.
+	// It raises Version, and reports whether the endpoint still had e's Version; if not, it
+	// changes nothing. While another transaction is changing the endpoint, ChangeEndpoint waits
+	// for it to end. ErrCollision: the isolation level does not allow waiting.
+	ChangeEndpoint(ctx context.Context, tx Execer, e Endpoint) (changed bool, err error)
+
+	// DeleteEndpoint deletes an endpoint of a tenant with its attempts, and reports whether there was one.
+	DeleteEndpoint(ctx context.Context, tx Execer, tenant, id string) (deleted bool, err error)
+
+	// Endpoints returns the endpoints that match, by tenant and ID. tx may be nil.
+	Endpoints(ctx context.Context, tx RowsQuerier, q EndpointQuery) ([]Endpoint, error)
+
+	// EndpointCounts returns for each tenant with an endpoint in trouble how many it has, by
+	// tenant, at most limit tenants.
+	EndpointCounts(ctx context.Context, limit int) ([]EndpointCount, error)
+
+	// MarkEndpoints writes what deliveries have shown, in the transaction of a checkpoint. It
+	// raises no Version, unless it disables. In the order of the fields: it sets FailingSince to the
+	// database's clock where it is unset; unsets it; sets Trouble; and disables. It returns the IDs
+	// of those that it disabled, which were enabled before.
+	MarkEndpoints(ctx context.Context, tx Execer, m EndpointMarks) (disabled []string, err error)
+
+	// AddAttempts writes attempts.
+	AddAttempts(ctx context.Context, tx Execer, attempts []Attempt) error
+
+	// Attempts returns attempts at the endpoints of one tenant, newest first.
+	Attempts(ctx context.Context, q AttemptQuery) ([]Attempt, error)
+
+	// AttemptHours counts the attempts at an endpoint by the hour in which they began, from the
+	// hour of since on, in order; hours without an attempt are left out.
+	AttemptHours(ctx context.Context, tenant, endpoint string, since time.Time) ([]AttemptHour, error)
+}
+
+// RowsQuerier is the part of a transaction that reads rows; a *sql.Tx is one.
+type RowsQuerier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Endpoint is the row of a customer's endpoint.
+type Endpoint struct {
+	// ID is unique among all tenants.
+	ID, Tenant       string
+	URL, Description string
+	// Types are patterns as in routes; at least one.
+	Types []string
+	// When is a condition in the language of routes; "" always holds.
+	When string
+	// Private has the secrets and the extra headers, which may be encrypted. Only package webhooks
+	// reads it.
+	Private string
+	// Rate is the text of a settings.Rate; "" is no limit.
+	Rate string
+	// DisabledReason says why the endpoint gets nothing; "" means that it is enabled.
+	DisabledReason string
+	DisabledAt     time.Time
+	// FailingSince is when the first of the attempts failed since which none has succeeded; zero
+	// if the last one succeeded.
+	FailingSince time.Time
+	// Trouble says what is wrong with the endpoint itself, such as a condition that fails; "" is
+	// nothing.
+	Trouble              string
+	CreatedAt, ChangedAt time.Time
+	// Version is raised by each change of a person or by disabling, from 1.
+	Version int64
+}
+
+// EndpointQuery selects endpoints. Each field that is set narrows the selection.
+type EndpointQuery struct {
+	Tenants []string
+	IDs     []string
+	// Enabled selects endpoints that are enabled, and Troubled those that are disabled by other
+	// than a person, failing, or have a Trouble.
+	Enabled, Troubled bool
+	// After selects the endpoints after this tenant and id; Limit bounds them, 0 is no bound.
+	After EndpointPlace
+	Limit int
+}
+
+// EndpointPlace is the place of an endpoint in the order of Endpoints.
+type EndpointPlace struct{ Tenant, ID string }
+
+// EndpointCount counts the endpoints of a tenant.
+type EndpointCount struct {
+	Tenant                 string
+	All, Disabled, Failing int
+	// Troubled is how many have a Trouble.
+	Troubled int
+}
+
+// DisabledByPerson is the DisabledReason of an endpoint that a person has disabled.
+const DisabledByPerson = "disabled by a person"
+
+// EndpointMarks are the marks of endpoints, by their IDs.
+type EndpointMarks struct {
+	Failing   []string
+	Recovered []string
+	Trouble   map[string]string
+	Disable   []EndpointDisabling
+}
+
+// EndpointDisabling disables an endpoint that has been failing for longer than After; 0 disables it at
+// once.
+type EndpointDisabling struct {
+	ID, Reason string
+	After      time.Duration
+}
+
+// Attempt is one attempt at an endpoint.
+type Attempt struct {
+	// ID orders attempts by time: a UUIDv7.
+	ID               string
+	Endpoint, Tenant string
+	// Delivery is the ID of the delivery, which all its attempts share, and Notification that of
+	// the published notification.
+	Delivery, Notification string
+	Type                   string
+	// Number is the number of the attempt, from 1.
+	Number   int
+	At       time.Time
+	Duration time.Duration
+	// Status is the status of the answer; 0 if there was none.
+	Status int
+	// Error is why the attempt failed; "" if it succeeded.
+	Error string
+	// Request and Answer are the beginnings of both, with their headers.
+	Request, Answer Exchange
+	// Until is when the attempt is no longer kept.
+	Until time.Time
+}
+
+// Exchange is the beginning of a request or of an answer.
+type Exchange struct {
+	Header map[string][]string `json:"header,omitempty"`
+	Body   string              `json:"body,omitempty"`
+}
+
+// AttemptQuery selects attempts of one tenant.
+type AttemptQuery struct {
+	Tenant   string
+	Endpoint string // "": all of the tenant
+	ID       string
+	Delivery string
+	Type     string
+	// Failed and Succeeded select by the outcome.
+	Failed, Succeeded bool
+	// Since and Before bound when attempts began; zero is no bound.
+	Since, Before time.Time
+	// After selects attempts older than the one with this ID; Limit bounds them.
+	After string
+	Limit int
+}
+
+// AttemptHour counts the attempts that began in the hour from Begins on.
+type AttemptHour struct {
+	Begins            time.Time
+	Succeeded, Failed int
+}
