@@ -312,6 +312,7 @@ func (c Config) compile() (*route.Table, error) {
 		p.Require(known, "only: there is no sink %q", name)
 	}
 	checkResidents(p, c.Sinks, "", c.Store)
+	checkOwnTypes(p, c.Sinks)
 	routes, err := route.New(routesOfResidents(c.Routes, c.Sinks), slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {
 		p.Add(err)

@@ -47,6 +47,19 @@ func routesOfResidents(routes route.Routes, to map[string]Sink) route.Routes {
 	return all
 }
 
+// checkOwnTypes reports types that two sinks publish for themselves: each would get those of the other.
+func checkOwnTypes(p *settings.Problems, to map[string]Sink) {
+	of := make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(to)) {
+		if resident, ok := to[name].Sink.(Resident); ok {
+			for _, typ := range resident.OwnTypes() {
+				p.Require(of[typ] == "", "sinks.%s: it does the same as sinks.%s, and an outbox can have only one sink that does: keep one", name, of[typ])
+				of[typ] = name
+			}
+		}
+	}
+}
+
 // checkResidents reports the sinks that cannot work with a store.
 func checkResidents(p *settings.Problems, to map[string]Sink, database string, s Store) {
 	for _, name := range slices.Sorted(maps.Keys(to)) {

@@ -38,7 +38,7 @@ type Endpoints interface {
 	// of those that it disabled, which were enabled before.
 	MarkEndpoints(ctx context.Context, tx Execer, m EndpointMarks) (disabled []string, err error)
 
-	// AddAttempts writes attempts.
+	// AddAttempts writes attempts. One whose ID exists already is left out.
 	AddAttempts(ctx context.Context, tx Execer, attempts []Attempt) error
 
 	// Attempts returns attempts at the endpoints of one tenant, newest first.
@@ -131,7 +131,9 @@ type Attempt struct {
 	// Delivery is the ID of the delivery, which all its attempts share, and Notification that of
 	// the published notification.
 	Delivery, Notification string
-	Type                   string
+	// Offset is the place of the delivery's row in the log.
+	Offset int64
+	Type   string
 	// Number is the number of the attempt, from 1.
 	Number   int
 	At       time.Time
