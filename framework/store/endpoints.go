@@ -36,7 +36,7 @@ type Endpoints interface {
 	// raises no Version, unless it disables. In the order of the fields: it sets FailingSince to the
 	// database's clock where it is unset; unsets it; sets Trouble; and disables. It returns the IDs
 	// of those that it disabled, which were enabled before.
-	MarkEndpoints(ctx context.Context, tx Execer, m EndpointMarks) (disabled []string, err error)
+	MarkEndpoints(ctx context.Context, tx *sql.Tx, m EndpointMarks) (disabled []string, err error)
 
 	// AddAttempts writes attempts. One whose ID exists already is left out.
 	AddAttempts(ctx context.Context, tx Execer, attempts []Attempt) error
