@@ -153,8 +153,8 @@ func EndpointCountsQuery(limit int) Expr {
 }
 
 // MarkEndpoints writes what deliveries have shown; see store.Endpoints. Marks that change nothing, which are most of
-// them, cost one query and no lock. Otherwise the rows are locked in the order of their ids, so that two
-// checkpoints do not deadlock, and read once more.
+// them, cost one query and no lock. Otherwise the rows are locked, and read once more. Those that another
+// transaction has locked are left out, since a checkpoint must not wait for an application's transaction.
 func (t *Tables) MarkEndpoints(ctx context.Context, tx *sql.Tx, m store.EndpointMarks) (disabled []string, err error) {
 	defer t.run.Tried(&err, "mark endpoints")
 	marks := newEndpointMarks(m)
