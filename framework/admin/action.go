@@ -122,3 +122,16 @@ func (a *Admin) asRecorded(ctx context.Context, action store.Action) store.Actio
 	}
 	return action
 }
+
+// Record records an action around do, which does it outside of the tables of this package, such as a change
+// of a customer's endpoint. about is what it is about, as JSON. An error of do leaves the action without an end.
+func (a *Admin) Record(ctx context.Context, name string, about any, do func() error) error {
+	action, err := a.begin(ctx, name, about, 0)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return a.end(ctx, &action)
+}

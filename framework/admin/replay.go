@@ -236,3 +236,19 @@ func (p *ReplayPlan) pace(ctx context.Context, began time.Time, done int64) erro
 		return nil
 	}
 }
+
+// Again delivers one row of the log to a sink once more, as Replay does, and reports whether the sink had settled
+// it: a row that it has not settled is delivered anyway.
+func (a *Admin) Again(ctx context.Context, sink string, row store.Ref) (settled bool, err error) {
+	action, err := a.begin(ctx, replayAction, map[string]any{"sink": sink, "offset": row.Offset, "id": row.ID}, 1)
+	if err != nil {
+		return false, err
+	}
+	done, err := a.store.Replay(ctx, store.ReplayBatch{Action: action.ID, Limit: 1, ReplayQuery: store.ReplayQuery{
+		Sink: sink, Types: []notification.TypeFilter{notification.AllTypes}, After: row.Offset - 1, UpTo: row.Offset,
+	}})
+	if err != nil {
+		return false, err
+	}
+	return done.Changed > 0, a.end(ctx, &action)
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -188,6 +189,6 @@ func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 
 // unopened and unbuilt are placeholders; the forwarder does not use them before it runs.
 type (
-	unopened struct{ forwarder.Store }
+	unopened struct{ webhooks.Store }
 	unbuilt  struct{ sinks.Sink }
 )

@@ -32,6 +32,7 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/source/kafka"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -158,7 +159,13 @@ func (c *Config) Table() (*route.Table, error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
 	}
-	return route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.options.Types)
+	routes := maps.Clone(c.Routes)
+	for name, sink := range c.Sinks {
+		if sink.Kind == webhooks.KindName { // as the forwarder does; the sink may not be built
+			routes[webhooks.Type] = route.To(name)
+		}
+	}
+	return route.New(routes, slices.Collect(maps.Keys(c.Sinks)), c.options.Types)
 }
 
 // ForwarderConfig returns the configuration for [forwarder.New]. Package database opens the

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config/internal/keys"
 	"github.com/waybill-go/waybill/framework/config/internal/secret"
 	"github.com/waybill-go/waybill/framework/settings"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 // Load reads the whole configuration, checks it and builds the sinks, without opening them. If
@@ -25,6 +26,12 @@ func (l *loader) checkAll(c *Config) {
 	l.checkTables(c)
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
+	}
+	for name, sink := range c.Sinks {
+		if sink.Kind == webhooks.KindName && c.Log != (Log{}) {
+			at := keys.Join("sinks", name)
+			l.mistake(at, "%s: nothing can be published to the log of source; move the sink to the first stage's configuration", at)
+		}
 	}
 	l.buildSinks(c)
 	l.checkSchedules(c)

@@ -260,6 +260,9 @@ func (c Config) WithDefaults() Config {
 // WithDefaults returns the sink with the defaults of unset fields. Retry.Types stay as they
 // are: see [Retry.For].
 func (s Sink) WithDefaults() Sink {
+	if resident, ok := s.Sink.(Resident); ok {
+		s = resident.Defaults(s)
+	}
 	s.Parallelism = s.Parallelism.WithDefaults()
 	setDefault(&s.OnDead, OnDeadContinue)
 	setDefault(&s.Trace, TracePass)
@@ -308,7 +311,9 @@ func (c Config) compile() (*route.Table, error) {
 		_, known := c.Sinks[name]
 		p.Require(known, "only: there is no sink %q", name)
 	}
-	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
+	checkResidents(p, c.Sinks, "", c.Store)
+	checkOwnTypes(p, c.Sinks)
+	routes, err := route.New(routesOfResidents(c.Routes, c.Sinks), slices.Collect(maps.Keys(c.Sinks)), c.Types)
 	if err != nil {
 		p.Add(err)
 	} else {

@@ -104,6 +104,9 @@ func (f *Forwarder) checkDatabase(d Database) error {
 	p.Require(d.Store != nil, "database %s: the store is missing", d.Name)
 	p.Require(d.Connections == 0 || d.Connections >= quota.Least, "database %s: connections is %d: use at least %d", d.Name, d.Connections, quota.Least)
 	p.Require(store.SourceOf(d.Store) == nil || f.config.Lanes == 1, "database %s: its lanes are the partitions of its source, so lanes must be 1", d.Name)
+	for name, a := range f.activeSinks() {
+		checkResidents(p, map[string]Sink{name: a.Sink}, d.Name, d.Store)
+	}
 	return p.Err()
 }
 

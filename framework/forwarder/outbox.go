@@ -202,7 +202,7 @@ func (o *outbox) coordination(active map[string]*activeSink) coordinate.Config {
 // sink returns a sink of the forwarder as the outbox's coordinator needs it.
 func (o *outbox) sink(a *activeSink) coordinate.Sink {
 	return coordinate.Sink{
-		Dispatcher: a.dispatcher, Types: a.types, Start: a.Start, Hooks: a.Hooks,
+		Dispatcher: a.dispatcher, Types: a.types, Start: a.Start, Hooks: o.hooks(a),
 		Shared: a.path.Plain() && !o.isSourced(), // a slow condition delays only its own lanes
 		Prompt: a.name == store.SinkUnrouted, Transactor: transactorOf(a.Sink),
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
@@ -158,6 +159,7 @@ func partsOf(options []Option) (*parts, error) {
 		kafka.Kind(watermill.Library{}),
 		process.Kind(),
 		sinks.GoKind(p.supplied),
+		webhooks.Kind(),
 	}, p.kinds...)...)
 	return p, errors.Join(append(p.mistakes, err)...)
 }

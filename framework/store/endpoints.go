@@ -35,10 +35,11 @@ type Endpoints interface {
 	// MarkEndpoints writes what deliveries have shown, in the transaction of a checkpoint. It
 	// raises no Version, unless it disables. In the order of the fields: it sets FailingSince to the
 	// database's clock where it is unset; unsets it; sets Trouble; and disables. It returns the IDs
-	// of those that it disabled, which were enabled before.
+	// of those that it disabled, which were enabled before. Endpoints that another transaction is
+	// changing are left out: checkpoints wait for nobody, and the next attempt marks them.
 	MarkEndpoints(ctx context.Context, tx *sql.Tx, m EndpointMarks) (disabled []string, err error)
 
-	// AddAttempts writes attempts.
+	// AddAttempts writes attempts. One whose ID exists already is left out.
 	AddAttempts(ctx context.Context, tx Execer, attempts []Attempt) error
 
 	// Attempts returns attempts at the endpoints of one tenant, newest first.
@@ -131,7 +132,9 @@ type Attempt struct {
 	// Delivery is the ID of the delivery, which all its attempts share, and Notification that of
 	// the published notification.
 	Delivery, Notification string
-	Type                   string
+	// Offset is the place of the delivery's row in the log.
+	Offset int64
+	Type   string
 	// Number is the number of the attempt, from 1.
 	Number   int
 	At       time.Time

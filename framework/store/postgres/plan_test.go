@@ -270,8 +270,8 @@ func TestQueriesOfEndpointsReadLittleMoreThanTheyReturn(t *testing.T) {
 		ALTER TABLE outbox_attempts SET (autovacuum_enabled = off);
 		INSERT INTO outbox_endpoints (id, tenant, url, description, types, only_if, private, rate, failing_since)
 			SELECT 'e' || i, 'k' || i % 20000, repeat('x', 200), '', '[]', '', '', '', CASE WHEN i % 10000 = 0 THEN now() END FROM generate_series(1, 60000) i;
-		INSERT INTO outbox_attempts (id, endpoint, tenant, delivery, notification, type, number, at, hour, duration, status, failed, error, request, answer, until)
-			SELECT to_char(i, '000000'), 'e' || i % 100, 'k' || i % 10, 'd' || i, '', '', 1, now(), i / 10000, 0, 200, i % 1000 = 0, '', '{}', repeat('x', 500), now() + i * interval '1 second'
+		INSERT INTO outbox_attempts (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration, status, failed, error, request, answer, until)
+			SELECT to_char(i, '000000'), 'e' || i % 100, 'k' || i % 10, 'd' || i, '', i, '', 1, now(), i / 10000, 0, 200, i % 1000 = 0, '', '{}', repeat('x', 500), now() + i * interval '1 second'
 			FROM generate_series(1, 100000) i`)
 	require.NoError(t, err)
 	_, err = db.ExecContext(ctx, `VACUUM ANALYZE outbox_endpoints, outbox_attempts`)

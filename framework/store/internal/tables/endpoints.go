@@ -153,8 +153,8 @@ func EndpointCountsQuery(limit int) Expr {
 }
 
 // MarkEndpoints writes what deliveries have shown; see store.Endpoints. Marks that change nothing, which are most of
-// them, cost one query and no lock. Otherwise the rows are locked in the order of their ids, so that two
-// checkpoints do not deadlock, and read once more.
+// them, cost one query and no lock. Otherwise the rows are locked, and read once more. Those that another
+// transaction has locked are left out, since a checkpoint must not wait for an application's transaction.
 func (t *Tables) MarkEndpoints(ctx context.Context, tx *sql.Tx, m store.EndpointMarks) (disabled []string, err error) {
 	defer t.run.Tried(&err, "mark endpoints")
 	marks := newEndpointMarks(m)
@@ -300,10 +300,10 @@ func (t *Tables) AddAttempts(ctx context.Context, tx store.Execer, attempts []st
 			values := make([]Expr, len(chunk))
 			for i, a := range chunk {
 				at := notification.ClampTime(a.At)
-				values[i] = list(a.ID, a.Endpoint, a.Tenant, a.Delivery, a.Notification, a.Type, a.Number, d.BindTime(at), at.Unix()/3600, a.Duration.Microseconds(),
+				values[i] = list(a.ID, a.Endpoint, a.Tenant, a.Delivery, a.Notification, a.Offset, a.Type, a.Number, d.BindTime(at), at.Unix()/3600, a.Duration.Microseconds(),
 					a.Status, a.Error != "", a.Error, a.request, a.answer, d.BindTime(notification.ClampTime(a.Until)))
 			}
-			_, err := t.run.writeIn(ctx, tx, "attempts", "write attempts", SQL(`INSERT INTO {attempts} (id, endpoint, tenant, delivery, notification, type, number, at, hour, duration,
+			_, err := t.run.writeIn(ctx, tx, "attempts", "write attempts", SQL(`INSERT INTO {attempts} (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration,
 				status, failed, error, request, answer, until) VALUES ?`+d.OnConflict([]string{"id"}, nil, Condition{}), Join(", ", values)))
 			if err != nil {
 				return err
@@ -330,7 +330,7 @@ func (t *Tables) Attempts(ctx context.Context, q store.AttemptQuery) (found []st
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, a *store.Attempt) error {
 		var micros int64
 		var request, answer []byte
-		err := rows.Scan(&a.ID, &a.Endpoint, &a.Tenant, &a.Delivery, &a.Notification, &a.Type, &a.Number, t.run.Into(&a.At), &micros,
+		err := rows.Scan(&a.ID, &a.Endpoint, &a.Tenant, &a.Delivery, &a.Notification, &a.Offset, &a.Type, &a.Number, t.run.Into(&a.At), &micros,
 			&a.Status, &a.Error, &request, &answer, t.run.Into(&a.Until))
 		if err != nil {
 			return err
@@ -363,7 +363,7 @@ func (r *Runner) AttemptsQuery(q store.AttemptQuery) Expr {
 	if q.After != "" {
 		where.And(`id < ?`, q.After)
 	}
-	return SQL(`SELECT id, endpoint, tenant, delivery, notification, type, number, at, duration, status, error, request, answer, until
+	return SQL(`SELECT id, endpoint, tenant, delivery, notification, log_offset, type, number, at, duration, status, error, request, answer, until
 		FROM {attempts} WHERE ? ORDER BY id DESC ? {whole attempts}`, where, atMost(q.Limit))
 }
 

@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "attempts"}} (
     tenant       VARCHAR(255) NOT NULL,
     delivery     VARCHAR(255) NOT NULL,
     notification VARCHAR(255) NOT NULL,
+    log_offset   BIGINT       NOT NULL, -- of the delivery
     type         VARCHAR(255) NOT NULL,
     number       INT          NOT NULL,
     at           DATETIME(6)  NOT NULL,

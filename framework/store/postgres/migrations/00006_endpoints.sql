@@ -31,6 +31,7 @@ CREATE TABLE {{.Table "attempts"}} (
     tenant       text COLLATE "C" NOT NULL,
     delivery     text        NOT NULL,
     notification text        NOT NULL,
+    log_offset   bigint      NOT NULL, -- of the delivery
     type         text        NOT NULL,
     number       integer     NOT NULL,
     at           timestamptz NOT NULL,

@@ -31,6 +31,7 @@ CREATE TABLE {{.Table "attempts"}} (
     tenant       TEXT    NOT NULL,
     delivery     TEXT    NOT NULL,
     notification TEXT    NOT NULL,
+    log_offset   INTEGER NOT NULL, -- of the delivery
     type         TEXT    NOT NULL,
     number       INTEGER NOT NULL,
     at           TEXT    NOT NULL,

@@ -1,0 +1,165 @@
+package webhooks
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/event"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+)
+
+// maxBody bounds the recorded part of a request's body, in bytes, like that of an answer.
+const maxBody = 8 << 10
+
+// attempt is what is remembered of an attempt until a checkpoint writes what became of it.
+type attempt struct {
+	store.Attempt
+	endpoint *known
+	gone     bool // the answer was 410
+}
+
+// attempt returns what is remembered of an attempt. Bodies and headers are left out if they are not to be
+// recorded.
+func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchange, at time.Time, err error) *attempt {
+	a := &attempt{endpoint: k, gone: sent.Status == http.StatusGone, Attempt: store.Attempt{
+		ID: notification.NewID(), Endpoint: k.ID, Tenant: k.Tenant, Offset: d.Offset, Delivery: d.ID,
+		Notification: d.Metadata.Get(notification.MetadataCausationID), Type: d.Metadata.Get(metadataType),
+		Number: d.Attempt, At: at, Duration: sent.Duration, Status: sent.Status, Until: at.Add(s.config.AttemptsRetention),
+	}}
+	if err != nil {
+		a.Error = store.CutText(sinks.Brief(err), maxError)
+	}
+	if s.records(a) {
+		a.Request, a.Answer = exchanges(sent, d.Payload, &k.Endpoint)
+	}
+	return a
+}
+
+// maxError bounds the recorded error of an attempt, in bytes.
+const maxError = 1000
+
+// records reports whether an attempt is recorded for the customer.
+func (s *Sink) records(a *attempt) bool {
+	return s.config.Attempts == AttemptsAll || s.config.Attempts == AttemptsFailed && a.Error != ""
+}
+
+// masked replaces what is secret in a recorded request.
+const masked = "***"
+
+// exchanges returns the beginnings of a request and of its answer, as they are recorded: without the values
+// of extra headers, which may be secret.
+func exchanges(sent httpsink.Exchange, body []byte, to *Endpoint) (request, answer store.Exchange) {
+	request = store.Exchange{Header: clean(sent.RequestHeader), Body: beginning(body)}
+	for name := range to.Headers {
+		if name = http.CanonicalHeaderKey(name); request.Header[name] != nil {
+			request.Header[name] = []string{masked}
+		}
+	}
+	return request, store.Exchange{Header: clean(sent.Header), Body: beginning(sent.Body)}
+}
+
+// clean returns headers as text that every database holds.
+func clean(h http.Header) map[string][]string {
+	all := make(map[string][]string, len(h))
+	for name, values := range h {
+		for _, v := range values {
+			all[text(name)] = append(all[text(name)], text(v))
+		}
+	}
+	if size, err := json.Marshal(all); err != nil || len(size) > maxBody {
+		return map[string][]string{"…": {"more than 8 KiB of headers"}}
+	}
+	return all
+}
+
+func beginning(body []byte) string { return text(string(body[:min(len(body), maxBody)])) }
+
+// text returns valid UTF-8 without NUL, which PostgreSQL cannot store.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// memory remembers attempts between the call and its checkpoint. It has two generations, so that what no
+// checkpoint asks for, as after a lost lease, is forgotten. Then the attempt is not recorded.
+type memory struct {
+	mu         sync.Mutex
+	young, old map[store.Ref]*attempt
+	bytes      int // of the young
+	begun      time.Time
+}
+
+const (
+	// maxMemory bounds a generation, in bytes, and memoryTime how long it lasts at least.
+	maxMemory  = 32 << 20
+	memoryTime = time.Minute
+	// attemptBytes is about what an attempt takes without bodies.
+	attemptBytes = 500
+)
+
+func (m *memory) add(of *notification.Delivery, a *attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.young == nil || m.bytes > maxMemory || time.Since(m.begun) > memoryTime {
+		m.old, m.young, m.bytes, m.begun = m.young, make(map[store.Ref]*attempt), 0, time.Now()
+	}
+	m.young[store.RefOf(of.Envelope)] = a
+	m.bytes += attemptBytes + len(a.Request.Body) + len(a.Answer.Body)
+}
+
+// of returns the last attempts of deliveries; those that made none are left out. It keeps them, since the
+// checkpoint may have to be written again.
+func (m *memory) of(deliveries []*notification.Delivery) (all []*attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range deliveries {
+		ref := store.RefOf(d.Envelope)
+		a := m.young[ref]
+		if a == nil {
+			a = m.old[ref]
+		}
+		if a != nil && a.Number == d.Attempt {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// failed is the hook for deliveries that were parked or died.
+func (s *Sink) failed(r *residence) func(context.Context, *sql.Tx, []event.Parked) error {
+	return func(ctx context.Context, tx *sql.Tx, parked []event.Parked) error {
+		var made []*notification.Delivery
+		for _, p := range parked {
+			if p.Type == Type {
+				made = append(made, p.Delivery)
+			}
+		}
+		return s.record(ctx, r, tx, made)
+	}
+}
+
+// record writes the attempts at deliveries, and what they say about their endpoints, in the transaction of
+// the checkpoint that settles or parks the deliveries.
+func (s *Sink) record(ctx context.Context, r *residence, tx *sql.Tx, deliveries []*notification.Delivery) error {
+	var recorded []store.Attempt
+	v := verdict{after: s.config.DisableAfter, last: make(map[string]*attempt)}
+	for _, a := range r.memory.of(deliveries) {
+		v.add(a)
+		if s.records(a) {
+			recorded = append(recorded, a.Attempt)
+		}
+	}
+	if len(recorded) > 0 {
+		if err := r.store.AddAttempts(ctx, tx, recorded); err != nil {
+			return err
+		}
+	}
+	return v.write(ctx, r, tx, s.tenant)
+}

@@ -1,0 +1,397 @@
+package webhooks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/settings"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+)
+
+// Endpoints manages the endpoints of an outbox. Each method is one transaction; those of [Endpoints.In]
+// belong to the caller's. A method with a tenant neither sees nor changes endpoints of others. It is safe for
+// concurrent use.
+type Endpoints struct {
+	store  Store
+	config Config
+	in     sinks.Instance
+	vault  *vault
+	who    string    // for the table of actions
+	tx     outbox.Tx // nil: a transaction for each
+}
+
+// Store is what package webhooks needs from an outbox.
+type Store interface {
+	forwarder.Store
+	store.Endpoints
+	admin.Store
+	outbox.Log
+}
+
+// NewEndpoints returns what manages the endpoints of an outbox, with the settings of its sink. in has the name
+// of the sink in the forwarder, the application's types, without which patterns are checked only for their
+// form, and what makes connections for [Endpoints.SendTest]. It connects to nothing. Its error joins all
+// mistakes of c.
+func NewEndpoints(s Store, in sinks.Instance, c Config) (*Endpoints, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c.SetDefaults()
+	v, err := newVault(c.EncryptionKeys)
+	if err != nil {
+		return nil, err
+	}
+	return &Endpoints{store: s, config: c, in: in, vault: v, who: in.Name}, nil
+}
+
+// In returns the same with the caller's transaction: what its methods write commits with tx or not at
+// all. tx is as in Publish of package outbox. One that can only execute statements, such as that of pgx,
+// does not read: then reading methods see only what is committed. After an error of the database roll tx
+// back; it is still usable after all errors of this package.
+func (e *Endpoints) In(tx outbox.Tx) *Endpoints {
+	bound := *e
+	bound.tx = tx
+	return &bound
+}
+
+// By returns the same on behalf of somebody, whose name the table of actions gets; the default is that of the
+// sink.
+func (e *Endpoints) By(who string) *Endpoints {
+	bound := *e
+	bound.who = who
+	return &bound
+}
+
+// execer returns where to write; nil if there is no transaction.
+func (e *Endpoints) execer() (store.Execer, error) {
+	if e.tx == nil {
+		return nil, nil
+	}
+	return outbox.CheckTx(e.tx)
+}
+
+// Types returns the application's types; nil if they are not known.
+func (e *Endpoints) Types() *registry.Registry { return e.in.Types }
+
+// Config returns the settings, with defaults.
+func (e *Endpoints) Config() Config { return e.config }
+
+// Create adds an endpoint, and returns it with its secret, which is not shown again: whsec_… or, if it is
+// asymmetric, the public key whpk_…. It fails with [ErrInvalid], [ErrTooMany] or an error of the database.
+// Two transactions that do not see each other may together exceed the tenant's limit.
+func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret string, err error) {
+	if len(n.Types) == 0 {
+		n.Types = []string{"*"}
+	}
+	if err := e.check(&n); err != nil {
+		return Endpoint{}, "", err
+	}
+	tx, err := e.execer()
+	if err != nil {
+		return Endpoint{}, "", err
+	}
+	signs := n.Secret
+	if signs == "" {
+		if signs, err = newSecret(n.Asymmetric); err != nil {
+			return Endpoint{}, "", err
+		}
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	made := Endpoint{Settings: n.Settings, ID: notification.NewID(), Tenant: n.Tenant, CreatedAt: now, ChangedAt: now, Version: 1}
+	made.private = private{Secrets: []signing{{Secret: signs}}, Headers: n.Headers}
+	row, err := e.row(&made)
+	if err != nil {
+		return Endpoint{}, "", err
+	}
+	err = e.store.AddEndpoint(ctx, tx, row, e.config.EndpointsPerTenant)
+	if errors.Is(err, ErrTooMany) {
+		err = fmt.Errorf("%w: tenant %q has %d already, which is endpoints_per_tenant; delete one", ErrTooMany, n.Tenant, e.config.EndpointsPerTenant)
+	}
+	if err != nil {
+		return Endpoint{}, "", err
+	}
+	return made, shown(signs), nil
+}
+
+// check returns all mistakes of a new endpoint.
+func (e *Endpoints) check(n *New) error {
+	var mistakes []error
+	switch err := checkText(n.Tenant, maxTenant); {
+	case n.Tenant == "":
+		mistakes = append(mistakes, &FieldError{"tenant", errors.New("is missing; name whose endpoint it is")})
+	case err != nil:
+		mistakes = append(mistakes, &FieldError{"tenant", err})
+	}
+	if n.Secret != "" {
+		if err := httpsink.CheckSecret(n.Secret); err != nil {
+			mistakes = append(mistakes, &FieldError{"secret", err})
+		}
+	}
+	if err := n.Settings.check(&e.config, e.in.Types); err != nil {
+		mistakes = append(mistakes, mistakesOf(err)...)
+	}
+	return invalid(mistakes)
+}
+
+// mistakesOf returns the mistakes in an error, those of fields.
+func mistakesOf(err error) (mistakes []error) {
+	for _, m := range FieldErrors(err) {
+		mistakes = append(mistakes, m)
+	}
+	return mistakes
+}
+
+// FieldErrors returns the mistakes in an error of this package, by field.
+func FieldErrors(err error) (mistakes []*FieldError) {
+	switch e := err.(type) {
+	case *FieldError:
+		return []*FieldError{e}
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			mistakes = append(mistakes, FieldErrors(inner)...)
+		}
+	case interface{ Unwrap() error }:
+		return FieldErrors(e.Unwrap())
+	}
+	return mistakes
+}
+
+// Get returns an endpoint. It fails with ErrUnknown.
+func (e *Endpoints) Get(ctx context.Context, tenant, id string) (Endpoint, error) {
+	found, err := e.list(ctx, store.EndpointQuery{IDs: []string{id}})
+	switch {
+	case err != nil:
+		return Endpoint{}, err
+	case len(found) == 0 || found[0].Tenant != tenant:
+		return Endpoint{}, fmt.Errorf("%w %q of tenant %q", ErrUnknown, id, tenant)
+	}
+	return found[0], nil
+}
+
+// Find returns an endpoint of any tenant, for operators. It fails with ErrUnknown.
+func (e *Endpoints) Find(ctx context.Context, id string) (Endpoint, error) {
+	found, err := e.list(ctx, store.EndpointQuery{IDs: []string{id}})
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w %q", ErrUnknown, id)
+	}
+	if err != nil {
+		return Endpoint{}, err
+	}
+	return found[0], nil
+}
+
+// Query selects endpoints to list.
+type Query struct {
+	// Tenant is whose endpoints; "" are those of all tenants, for operators.
+	Tenant string
+	// Troubled selects only those that are failing, have a Trouble, or were not disabled by a person.
+	Troubled bool
+	// After continues after this endpoint of an earlier page, and Limit is at most 1,000, the default.
+	After store.EndpointPlace
+	Limit int
+}
+
+const maxPage = 1000
+
+// List returns endpoints in the order of tenant and id, which is that of creation.
+func (e *Endpoints) List(ctx context.Context, q Query) ([]Endpoint, error) {
+	row := store.EndpointQuery{Troubled: q.Troubled, After: q.After, Limit: min(cmp.Or(q.Limit, maxPage), maxPage)}
+	if q.Tenant != "" {
+		row.Tenants = []string{q.Tenant}
+	}
+	return e.list(ctx, row)
+}
+
+func (e *Endpoints) list(ctx context.Context, q store.EndpointQuery) ([]Endpoint, error) {
+	reader, _ := e.tx.(store.RowsQuerier)
+	rows, err := e.store.Endpoints(ctx, reader, q)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Endpoint, len(rows))
+	for i := range rows {
+		if all[i], err = e.vault.endpoint(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Update changes the settings of an endpoint: change gets it as it is, and changes its Settings. Other
+// fields stay. An error of change is returned, and nothing is written. A condition that is changed is no
+// longer a Trouble. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if somebody else changes the
+// endpoint at the same time.
+func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
+	return e.change(ctx, tenant, id, func(now *Endpoint) error {
+		set := *now
+		set.Types, set.Headers = slices.Clone(now.Types), maps.Clone(now.Headers)
+		if err := change(&set); err != nil {
+			return err
+		}
+		if len(set.Types) == 0 {
+			set.Types = []string{"*"}
+		}
+		if err := set.Settings.check(&e.config, e.in.Types); err != nil {
+			return err
+		}
+		now.Settings, now.private.Headers, now.Trouble = set.Settings, set.Headers, ""
+		return nil
+	})
+}
+
+// change reads an endpoint, changes it and writes it.
+func (e *Endpoints) change(ctx context.Context, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
+	tx, err := e.execer()
+	if err != nil {
+		return Endpoint{}, err
+	}
+	now, err := e.Get(ctx, tenant, id)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	if now.broken != nil {
+		return Endpoint{}, now.broken
+	}
+	if err := change(&now); err != nil {
+		return Endpoint{}, err
+	}
+	row, err := e.row(&now)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	changed, err := e.store.ChangeEndpoint(ctx, tx, row)
+	if err == nil && !changed {
+		err = fmt.Errorf("%w: %s: read it again, and repeat the change", ErrChanged, id)
+	}
+	if err != nil {
+		return Endpoint{}, err
+	}
+	now.Version++
+	now.ChangedAt = time.Now().UTC().Truncate(time.Microsecond)
+	return now, nil
+}
+
+// Rotate gives an endpoint a new secret of the same kind, and returns it, which is not shown again. The old
+// one signs as well for Config.SecretOverlap, so that the customer has time to replace it. Secrets that
+// ended before are forgotten; if there are more than three, so is the oldest.
+func (e *Endpoints) Rotate(ctx context.Context, tenant, id string) (Endpoint, string, error) {
+	signs := ""
+	rotated, err := e.change(ctx, tenant, id, func(now *Endpoint) (err error) {
+		at := time.Now().UTC()
+		before := now.private.Secrets
+		if signs, err = newSecret(len(before) > 0 && shown(before[0].Secret) != before[0].Secret); err != nil {
+			return err
+		}
+		kept := []signing{{Secret: signs}}
+		for _, s := range before {
+			if s.Until.IsZero() {
+				s.Until = at.Add(e.config.SecretOverlap)
+			}
+			if s.Until.After(at) && len(kept) < maxSecrets {
+				kept = append(kept, s)
+			}
+		}
+		now.private.Secrets = kept
+		return nil
+	})
+	if err != nil {
+		return Endpoint{}, "", err
+	}
+	return rotated, shown(signs), nil
+}
+
+// maxSecrets is how many secrets sign a request at most.
+const maxSecrets = 4
+
+// Secret returns what the customer verifies requests with now: the newest secret, or its public key. It is
+// for a page of the customer alone; nothing else shows secrets again.
+func (e *Endpoints) Secret(ctx context.Context, tenant, id string) (string, error) {
+	now, err := e.Get(ctx, tenant, id)
+	if err != nil {
+		return "", err
+	}
+	if now.broken != nil {
+		return "", now.broken
+	}
+	return shown(now.private.Secrets[0].Secret), nil
+}
+
+// Disable lets an endpoint get nothing more, whatever the reason; [store.DisabledByPerson] if it is "". What it
+// has not got yet becomes dead with its next attempt, and can be recovered: see [Endpoints.Recover]. It does
+// nothing to an endpoint that is disabled.
+func (e *Endpoints) Disable(ctx context.Context, tenant, id, reason string) (Endpoint, error) {
+	return e.change(ctx, tenant, id, func(now *Endpoint) error {
+		if now.Enabled() {
+			now.DisabledReason, now.DisabledAt = cmp.Or(reason, store.DisabledByPerson), time.Now().UTC().Truncate(time.Microsecond)
+		}
+		return checkText(reason, maxDescription)
+	})
+}
+
+// Enable lets an endpoint get notifications again, and forgets since when it failed. It gets nothing of
+// what its tenant got meanwhile.
+func (e *Endpoints) Enable(ctx context.Context, tenant, id string) (Endpoint, error) {
+	return e.change(ctx, tenant, id, func(now *Endpoint) error {
+		now.DisabledReason, now.DisabledAt, now.FailingSince, now.Trouble = "", time.Time{}, time.Time{}, ""
+		return nil
+	})
+}
+
+// Delete removes an endpoint with its attempts. It gets nothing more: what it has not got yet counts as
+// delivered. It fails with ErrUnknown.
+func (e *Endpoints) Delete(ctx context.Context, tenant, id string) error {
+	tx, err := e.execer()
+	if err != nil {
+		return err
+	}
+	deleted, err := e.store.DeleteEndpoint(ctx, tx, tenant, id)
+	if err == nil && !deleted {
+		err = fmt.Errorf("%w %q of tenant %q", ErrUnknown, id, tenant)
+	}
+	return err
+}
+
+// row returns an endpoint as the store keeps it.
+func (e *Endpoints) row(made *Endpoint) (store.Endpoint, error) {
+	text, err := e.vault.seal(made.ID, made.private)
+	if err != nil {
+		return store.Endpoint{}, err
+	}
+	return store.Endpoint{
+		ID: made.ID, Tenant: made.Tenant, URL: made.URL, Description: made.Description, Types: made.Types, When: made.When,
+		Private: text, Rate: made.Rate.String(), DisabledReason: made.DisabledReason, DisabledAt: made.DisabledAt,
+		FailingSince: made.FailingSince, Trouble: made.Trouble, CreatedAt: made.CreatedAt, ChangedAt: made.ChangedAt, Version: made.Version,
+	}, nil
+}
+
+// endpoint returns a row as an endpoint.
+func (v *vault) endpoint(row *store.Endpoint) (Endpoint, error) {
+	made := Endpoint{
+		Settings: Settings{URL: row.URL, Description: row.Description, Types: row.Types, When: row.When},
+		ID:       row.ID, Tenant: row.Tenant, DisabledReason: row.DisabledReason, DisabledAt: row.DisabledAt, FailingSince: row.FailingSince,
+		Trouble: row.Trouble, CreatedAt: row.CreatedAt, ChangedAt: row.ChangedAt, Version: row.Version,
+	}
+	var err error
+	if row.Rate != "" {
+		if made.Rate, err = settings.ParseRate(row.Rate); err != nil {
+			return made, fmt.Errorf("endpoint %s: rate: %w", row.ID, err)
+		}
+	}
+	if made.private, err = v.open(row.ID, row.Private); err != nil {
+		made.broken = fmt.Errorf("endpoint %s: %w", row.ID, err)
+	}
+	made.Headers = made.private.Headers
+	return made, nil
+}

@@ -1,0 +1,171 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+)
+
+// Freshness is how long before an attempt the sink has read the endpoint at most.
+const Freshness = time.Second
+
+const (
+	// loadTime bounds the time for reading endpoints.
+	loadTime = 10 * time.Second
+	// maxKnown is how many endpoints are remembered at least; beyond that, old ones are forgotten.
+	maxKnown = 20_000
+)
+
+// residence is a sink's work in one outbox. It remembers the endpoints that it has read.
+type residence struct {
+	store     Store
+	publisher *outbox.Publisher
+	vault     *vault
+	memory    memory
+
+	mu      sync.Mutex
+	known   map[string]*known
+	next    *load // the next query; nil: nobody waits for one
+	loading bool
+}
+
+// load is a query for endpoints.
+type load struct {
+	ids  []string
+	done chan struct{}
+	err  error
+}
+
+// known is an endpoint as it was read. It is not changed, except that it is read again.
+type known struct {
+	Endpoint
+	keys    httpsink.Keys
+	until   time.Time        // when one of the keys no longer signs; zero: never
+	when    *route.Condition // nil: always
+	noKeys  error
+	noWhen  error
+	limiter *rate.Limiter // nil: no limit
+	readAt  time.Time
+	deleted bool
+}
+
+// endpoint returns an endpoint that was read within Freshness. Those that are asked for while a query runs
+// are read together by the next one.
+func (r *residence) endpoint(ctx context.Context, id string) (*known, error) {
+	r.mu.Lock()
+	if k := r.known[id]; k != nil && time.Since(k.readAt) < Freshness {
+		r.mu.Unlock()
+		return k, nil
+	}
+	if r.next == nil {
+		r.next = &load{done: make(chan struct{})}
+	}
+	l := r.next
+	l.ids = append(l.ids, id)
+	if !r.loading {
+		r.loading = true
+		go r.load()
+	}
+	r.mu.Unlock()
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[id], nil
+}
+
+// load makes queries until nobody waits for one.
+func (r *residence) load() {
+	for {
+		r.mu.Lock()
+		l := r.next
+		if r.next = nil; l == nil {
+			r.loading = false
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		r.read(l)
+		close(l.done)
+	}
+}
+
+func (r *residence) read(l *load) {
+	ctx, cancel := context.WithTimeout(context.Background(), loadTime)
+	defer cancel()
+	asked := time.Now()
+	rows, err := r.store.Endpoints(ctx, nil, store.EndpointQuery{IDs: l.ids})
+	if err != nil {
+		l.err = fmt.Errorf("read the endpoints: %w", err)
+		return
+	}
+	r.learn(rows, asked, l.ids)
+}
+
+// learn remembers endpoints as they were at a time. Those of ids that are not among the rows are deleted.
+func (r *residence) learn(rows []store.Endpoint, asked time.Time, ids []string) []*known {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(asked)
+	all := make([]*known, len(rows))
+	for i := range rows {
+		all[i] = r.parsed(&rows[i], asked)
+		r.known[rows[i].ID] = all[i]
+	}
+	for _, id := range ids {
+		if k := r.known[id]; k == nil || k.readAt.Before(asked) {
+			r.known[id] = &known{deleted: true, readAt: asked}
+		}
+	}
+	return all
+}
+
+// forget makes room.
+func (r *residence) forget(now time.Time) {
+	if len(r.known) < maxKnown {
+		return
+	}
+	for id, k := range r.known {
+		if now.Sub(k.readAt) > Freshness {
+			delete(r.known, id)
+		}
+	}
+}
+
+// parsed returns what a row says. Of a row whose settings have not changed, nothing is parsed again.
+func (r *residence) parsed(row *store.Endpoint, asked time.Time) *known {
+	if old := r.known[row.ID]; old != nil && !old.deleted && old.Version == row.Version && (old.until.IsZero() || asked.Before(old.until)) {
+		k := *old
+		k.FailingSince, k.Trouble, k.readAt = row.FailingSince, row.Trouble, asked
+		return &k
+	}
+	k := &known{readAt: asked}
+	if k.Endpoint, k.noKeys = r.vault.endpoint(row); k.noKeys == nil {
+		k.noKeys = k.broken
+	}
+	if k.noKeys == nil {
+		k.until = k.private.until(asked)
+		k.keys, k.noKeys = httpsink.ParseSecrets(k.private.at(asked))
+	}
+	if k.When != "" {
+		k.when, k.noWhen = route.CompileCondition(k.When)
+	}
+	if k.Rate.Events > 0 {
+		k.limiter = rate.NewLimiter(rate.Limit(k.Rate.Events/k.Rate.Per.Seconds()), max(k.Rate.Burst, int(k.Rate.Events/k.Rate.Per.Seconds()), 1))
+	}
+	return k
+}
