@@ -301,10 +301,10 @@ func (t *Tables) AddAttempts(ctx context.Context, tx store.Execer, attempts []st
 			for i, a := range chunk {
 				at := notification.ClampTime(a.At)
 				values[i] = list(a.ID, a.Endpoint, a.Tenant, a.Delivery, a.Notification, a.Offset, a.Type, a.Number, d.BindTime(at), at.Unix()/3600, a.Duration.Microseconds(),
-					a.Status, a.Error, a.request, a.answer, d.BindTime(notification.ClampTime(a.Until)))
+					a.Status, a.Error != "", a.Error, a.request, a.answer, d.BindTime(notification.ClampTime(a.Until)))
 			}
 			_, err := t.run.writeIn(ctx, tx, "attempts", "write attempts", SQL(`INSERT INTO {attempts} (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration,
-				status, error, request, answer, until) VALUES ?`+d.OnConflict([]string{"id"}, nil, Condition{}), Join(", ", values)))
+				status, failed, error, request, answer, until) VALUES ?`+d.OnConflict([]string{"id"}, nil, Condition{}), Join(", ", values)))
 			if err != nil {
 				return err
 			}
@@ -343,7 +343,7 @@ func (t *Tables) Attempts(ctx context.Context, q store.AttemptQuery) (found []st
 	}, query.Text, query.Args...)
 }
 
-// AttemptsQuery reads an index in the order of the ids, or the few attempts of one id or delivery.
+// AttemptsQuery reads an index in the order of the ids.
 func (r *Runner) AttemptsQuery(q store.AttemptQuery) Expr {
 	where := SQL(`tenant = ?`, q.Tenant)
 	for _, c := range []struct{ column, want string }{{`endpoint`, q.Endpoint}, {`id`, q.ID}, {`delivery`, q.Delivery}, {`type`, q.Type}} {

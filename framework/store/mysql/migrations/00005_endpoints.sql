@@ -41,14 +41,14 @@ CREATE TABLE IF NOT EXISTS {{.Table "attempts"}} (
     hour         BIGINT       NOT NULL, -- of at, since 1970
     duration     BIGINT       NOT NULL, -- in microseconds
     status       INT          NOT NULL,
+    failed       BOOLEAN      NOT NULL,
     error        MEDIUMTEXT   NOT NULL,
     request      MEDIUMTEXT   NOT NULL, -- header and body, as JSON
     answer       MEDIUMTEXT   NOT NULL,
     until        DATETIME(6)  NOT NULL,
-    failed       BOOLEAN      GENERATED ALWAYS AS (LENGTH(error) > 0) STORED,
     PRIMARY KEY (id),
     KEY {{.Name "attempts_endpoint"}} (tenant, endpoint, id, hour, failed),
     KEY {{.Name "attempts_tenant"}} (tenant, id),
-    KEY {{.Name "attempts_delivery"}} (delivery),
+    KEY {{.Name "attempts_delivery"}} (tenant, delivery, id),
     KEY {{.Name "attempts_until"}} (until)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};

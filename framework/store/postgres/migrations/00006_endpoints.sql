@@ -38,15 +38,15 @@ CREATE TABLE {{.Table "attempts"}} (
     hour         bigint      NOT NULL, -- of at, since 1970
     duration     bigint      NOT NULL, -- in microseconds
     status       integer     NOT NULL,
+    failed       boolean     NOT NULL,
     error        text        NOT NULL,
     request      text        NOT NULL, -- header and body, as JSON
     answer       text        NOT NULL,
-    until        timestamptz NOT NULL,
-    failed       boolean     NOT NULL GENERATED ALWAYS AS (error <> '') STORED
+    until        timestamptz NOT NULL
 );
 
 -- The last columns are for counts, which need not read the rows.
 CREATE INDEX {{.Name "attempts_endpoint"}} ON {{.Table "attempts"}} (tenant, endpoint, id, hour, failed);
 CREATE INDEX {{.Name "attempts_tenant"}} ON {{.Table "attempts"}} (tenant, id);
-CREATE INDEX {{.Name "attempts_delivery"}} ON {{.Table "attempts"}} (delivery);
+CREATE INDEX {{.Name "attempts_delivery"}} ON {{.Table "attempts"}} (tenant, delivery, id);
 CREATE INDEX {{.Name "attempts_until"}} ON {{.Table "attempts"}} (until);

@@ -38,15 +38,15 @@ CREATE TABLE {{.Table "attempts"}} (
     hour         INTEGER NOT NULL, -- of at, since 1970
     duration     INTEGER NOT NULL, -- in microseconds
     status       INTEGER NOT NULL,
+    failed       INTEGER NOT NULL,
     error        TEXT    NOT NULL,
     request      TEXT    NOT NULL, -- header and body, as JSON
     answer       TEXT    NOT NULL,
-    until        TEXT    NOT NULL,
-    failed       INTEGER NOT NULL GENERATED ALWAYS AS (error <> '') STORED
+    until        TEXT    NOT NULL
 );
 
 -- The last columns are for counts, which need not read the rows.
 CREATE INDEX {{.Table "attempts_endpoint"}} ON {{.Table "attempts"}} (tenant, endpoint, id, hour, failed);
 CREATE INDEX {{.Table "attempts_tenant"}} ON {{.Table "attempts"}} (tenant, id);
-CREATE INDEX {{.Table "attempts_delivery"}} ON {{.Table "attempts"}} (delivery);
+CREATE INDEX {{.Table "attempts_delivery"}} ON {{.Table "attempts"}} (tenant, delivery, id);
 CREATE INDEX {{.Table "attempts_until"}} ON {{.Table "attempts"}} (until);

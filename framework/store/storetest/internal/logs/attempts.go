@@ -57,7 +57,7 @@ func attemptIDs(t *testing.T, o *kit.Outbox, q store.AttemptQuery) []string {
 func attemptsWritten(t *testing.T, o *kit.Outbox) {
 	addAttempts(t, o)
 	want := store.Attempt{
-		ID: attemptID(1), Endpoint: odd, Tenant: odd, Delivery: odd, Notification: odd, Type: odd, Number: 3, At: kit.Moment, Duration: 90*time.Minute + time.Microsecond,
+		ID: attemptID(1), Endpoint: odd, Tenant: odd, Delivery: odd, Notification: odd, Offset: 1 << 60, Type: odd, Number: 3, At: kit.Moment, Duration: 90*time.Minute + time.Microsecond,
 		Status: 503, Error: odd, Until: kit.After(time.Hour),
 		Request: store.Exchange{Header: map[string][]string{"Webhook-Id": {odd, ""}, "x\\\"'": {"\x01\x1f\x7f"}}, Body: odd + "\x01"},
 		Answer:  store.Exchange{Body: strings.Repeat(`\"`, 4096)},
