@@ -65,12 +65,12 @@ func TestAnEndpointGetsWhatItMatchesWhenItWasCommittedFirst(t *testing.T) {
 			if err := s.publisher.Append(ctx, tx, order("acme", "1", "")); err != nil {
 				return err
 			}
-			_, _, err := s.endpoints.In(tx).Create(ctx, webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: c.URL}})
+			_, _, err := s.endpoints.In(tx).Create(ctx, webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: c.URL}})
 			return err
 		}))
 		tx, err := s.db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		lost, _, err := s.endpoints.In(tx).Create(t.Context(), webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: c.URL + "/lost"}})
+		lost, _, err := s.endpoints.In(tx).Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: c.URL + "/lost"}})
 		require.NoError(t, err)
 		seen, err := s.endpoints.In(tx).Get(t.Context(), "acme", lost.ID)
 		require.NoError(t, err)
@@ -264,7 +264,7 @@ func TestBothSecretsSignAfterARotation(t *testing.T) {
 func TestAnAsymmetricEndpointSignsWithItsOwnKey(t *testing.T) {
 	onEachStore(t, local, func(t *testing.T, s *shop) {
 		at := newCustomer(t)
-		made, public, err := s.endpoints.Create(t.Context(), webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: at.URL}, Asymmetric: true})
+		made, public, err := s.endpoints.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: at.URL}, Asymmetric: true})
 		require.NoError(t, err)
 		require.Contains(t, public, "whpk_")
 		at.verify(public)

@@ -91,7 +91,7 @@ func (e *Endpoints) Config() Config { return e.config }
 // Create adds an endpoint, and returns it with its secret, which is not shown again: whsec_… or, if it is
 // asymmetric, the public key whpk_…. It fails with [ErrInvalid], [ErrTooMany] or an error of the database.
 // Two transactions that do not see each other may together exceed the tenant's limit.
-func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret string, err error) {
+func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint, secret string, err error) {
 	if len(n.Types) == 0 {
 		n.Types = []string{"*"}
 	}
@@ -126,7 +126,7 @@ func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret
 }
 
 // check returns all mistakes of a new endpoint.
-func (e *Endpoints) check(n *New) error {
+func (e *Endpoints) check(n *NewEndpoint) error {
 	var mistakes []error
 	switch err := checkText(n.Tenant, maxTenant); {
 	case n.Tenant == "":

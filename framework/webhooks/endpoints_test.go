@@ -127,30 +127,30 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		const url = "https://acme.example/hooks"
 		for _, wrong := range []struct {
 			field, says string
-			n           webhooks.New
+			n           webhooks.NewEndpoint
 		}{
-			{"tenant", "is missing", webhooks.New{Settings: webhooks.Settings{URL: url}}},
-			{"tenant", "more than 255", webhooks.New{Tenant: strings.Repeat("a", 256), Settings: webhooks.Settings{URL: url}}},
-			{"url", "is missing", webhooks.New{Tenant: "acme"}},
-			{"url", "https", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: "http://acme.example/"}}},
-			{"url", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: "https://127.0.0.1/"}}},
-			{"url", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: "https://[::ffff:10.0.0.1]/"}}},
-			{"url", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: "https://localhost/"}}},
-			{"url", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: "https://user:password@acme.example/"}}},
-			{"url", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: "acme.example/hooks"}}},
-			{"url", "2000", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url + strings.Repeat("a", 2000)}}},
-			{"description", "more than 500", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Description: strings.Repeat("ä", 501)}}},
-			{"description", "NUL", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Description: "a\x00"}}},
-			{"types", "there are order.placed", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"bill.*"}}}},
-			{"types", "pattern", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"*.placed"}}}},
-			{"types", "reserved", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"_webhooks"}}}},
-			{"when", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, When: "payload.total >"}}},
-			{"when", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, When: "1 + 1"}}},
-			{"headers", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"Webhook-Id": "1"}}}},
-			{"headers", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"X-A": "a\r\nB: c"}}}},
-			{"rate", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Rate: settings.Rate{Events: -1, Per: time.Second}}}},
-			{"secret", "", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "whsec_c2hvcnQ="}},
-			{"secret", "base64", webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "not base64 but secret"}},
+			{"tenant", "is missing", webhooks.NewEndpoint{Settings: webhooks.Settings{URL: url}}},
+			{"tenant", "more than 255", webhooks.NewEndpoint{Tenant: strings.Repeat("a", 256), Settings: webhooks.Settings{URL: url}}},
+			{"url", "is missing", webhooks.NewEndpoint{Tenant: "acme"}},
+			{"url", "https", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "http://acme.example/"}}},
+			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://127.0.0.1/"}}},
+			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://[::ffff:10.0.0.1]/"}}},
+			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://localhost/"}}},
+			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://user:password@acme.example/"}}},
+			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "acme.example/hooks"}}},
+			{"url", "2000", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url + strings.Repeat("a", 2000)}}},
+			{"description", "more than 500", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Description: strings.Repeat("ä", 501)}}},
+			{"description", "NUL", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Description: "a\x00"}}},
+			{"types", "there are order.placed", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"bill.*"}}}},
+			{"types", "pattern", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"*.placed"}}}},
+			{"types", "reserved", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"_webhooks"}}}},
+			{"when", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, When: "payload.total >"}}},
+			{"when", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, When: "1 + 1"}}},
+			{"headers", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"Webhook-Id": "1"}}}},
+			{"headers", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"X-A": "a\r\nB: c"}}}},
+			{"rate", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Rate: settings.Rate{Events: -1, Per: time.Second}}}},
+			{"secret", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "whsec_c2hvcnQ="}},
+			{"secret", "base64", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "not base64 but secret"}},
 		} {
 			_, _, err := e.Create(t.Context(), wrong.n)
 			require.ErrorIs(t, err, webhooks.ErrInvalid, "%+v", wrong.n)
@@ -161,20 +161,20 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			require.NotContains(t, err.Error(), "not base64 but secret")
 			require.NotContains(t, err.Error(), "user:password")
 		}
-		_, _, err = e.Create(t.Context(), webhooks.New{Secret: "x", Settings: webhooks.Settings{Types: []string{"bill"}}})
+		_, _, err = e.Create(t.Context(), webhooks.NewEndpoint{Secret: "x", Settings: webhooks.Settings{Types: []string{"bill"}}})
 		require.Len(t, webhooks.FieldErrors(err), 4, "all mistakes together: %v", err)
 		all, err := e.List(t.Context(), webhooks.Query{})
 		require.NoError(t, err)
 		require.Empty(t, all)
 
 		for range 2 {
-			_, _, err = e.Create(t.Context(), webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"order.created"}}})
+			_, _, err = e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"order.created"}}})
 			require.NoError(t, err)
 		}
-		_, _, err = e.Create(t.Context(), webhooks.New{Tenant: "acme", Settings: webhooks.Settings{URL: url}})
+		_, _, err = e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}})
 		require.ErrorIs(t, err, webhooks.ErrTooMany)
 		require.ErrorContains(t, err, "endpoints_per_tenant")
-		made, _, err := e.Create(t.Context(), webhooks.New{Tenant: "globex", Settings: webhooks.Settings{URL: url}})
+		made, _, err := e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "globex", Settings: webhooks.Settings{URL: url}})
 		require.NoError(t, err)
 
 		// So are wrong changes, and those of somebody who read an older version.

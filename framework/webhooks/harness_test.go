@@ -132,7 +132,7 @@ func (s *shop) create(tenant, url string, types ...string) (webhooks.Endpoint, s
 
 func (s *shop) createLike(tenant string, like webhooks.Settings) (webhooks.Endpoint, string) {
 	s.t.Helper()
-	made, secret, err := s.endpoints.Create(s.t.Context(), webhooks.New{Tenant: tenant, Settings: like})
+	made, secret, err := s.endpoints.Create(s.t.Context(), webhooks.NewEndpoint{Tenant: tenant, Settings: like})
 	require.NoError(s.t, err)
 	return made, secret
 }
