@@ -100,7 +100,7 @@ func ExampleReceive() {
 	// failed: true for good: true
 }
 
-// Each customer has a URL and secrets of its own, which the program checks when the customer enters
+// Each customer has its own URL and secrets, which the program checks when the customer enters
 // them, and a client posts to all of them.
 func ExampleClient() {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
