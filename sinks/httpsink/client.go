@@ -65,10 +65,10 @@ func newClient(o *connectionSettings, timeout time.Duration, method string) *Cli
 // are unavailable.
 func (c *Client) Close() { c.connections.close() }
 
-// CheckURL reports why a URL cannot be that of an endpoint, and the way out: another scheme than
-// https (and http with AllowHTTP), a user or password, a fragment, no host, an IP address or a name
-// of this host that the guard refuses. It does not look up names: the guard checks the address of
-// each connection. The error quotes only the scheme, host and port.
+// CheckURL reports why a URL cannot be that of an endpoint, and what to do: its scheme is not https
+// (or http with AllowHTTP), it has a user, a password or a fragment, or no host, or its host is an
+// IP address or a name of this host that the guard refuses. It does not look up names: the guard
+// checks the address of each connection. The error quotes only the scheme, host and port.
 func (c *Client) CheckURL(raw string) error {
 	_, err := c.rules.parse(raw)
 	return err
@@ -95,7 +95,7 @@ type Post struct {
 // Exchange is a request and its answer, for the endpoint's owner: unlike errors it repeats everything
 // that either of them has, also secrets. What it refers to must not be changed.
 type Exchange struct {
-	// RequestHeader is nil if nothing was to be sent.
+	// RequestHeader is what was sent, or would have been; nil if the request was invalid.
 	RequestHeader http.Header
 	// Status is that of the answer; 0 means that there was none.
 	Status int
@@ -235,9 +235,10 @@ func (c *Client) attempt(ctx context.Context, r request) *http.Request {
 	req := c.template.WithContext(ctx)
 	req.URL, req.Host = r.to.url, r.to.url.Host
 	req.Header = r.header
-	req.Body = newBody(r.body)
-	req.GetBody = func() (io.ReadCloser, error) { return newBody(r.body), nil }
-	req.ContentLength = int64(len(r.body))
+	body := r.body // so that GetBody keeps nothing else
+	req.Body = newBody(body)
+	req.GetBody = func() (io.ReadCloser, error) { return newBody(body), nil }
+	req.ContentLength = int64(len(body))
 	return req
 }
 

@@ -96,7 +96,11 @@ func (c ClientConfig) CheckURL(raw string) error {
 
 func (c *ClientConfig) urlRules() (urlRules, error) {
 	guard, err := c.Guard.forHosts(true)
-	return urlRules{c.AllowHTTP, guard}, err
+	rules := urlRules{[]string{"https"}, guard}
+	if c.AllowHTTP {
+		rules.schemes = anyScheme
+	}
+	return rules, err
 }
 
 // peers are what connections go to.

@@ -281,7 +281,7 @@ func TestTheGuardOfAClientIsOn(t *testing.T) {
 // The name's address is known only when it is dialled.
 func TestTheGuardOfAClientChecksTheAddressOfAName(t *testing.T) {
 	client := newTestClient(t, ClientConfig{AllowHTTP: true, Proxy: "none"})
-	u, err := urlRules{http: true}.parse("http://localhost:1/")
+	u, err := urlRules{schemes: anyScheme}.parse("http://localhost:1/")
 	require.NoError(t, err)
 	r, err := client.requestOf(newPost(t, "http://partner.example"))
 	require.NoError(t, err)

@@ -285,7 +285,7 @@ func (r *resolver) readConnections(in sinks.Instance, plain bool) {
 
 // errSharedSecret is the error of a symmetric secret for many receivers.
 var errSharedSecret = errors.New("the host of url comes from data, so all receivers would share it, and each could forge requests to the others; " +
-	"use the kind webhooks for customers of your own, each with a secret of its own, an ed25519 key, which begins with " + signature.PrivateKeyPrefix + ", or a sink for each receiver")
+	"use the kind webhooks for your customers, each with its own secret, an ed25519 key, which begins with " + signature.PrivateKeyPrefix + ", or a sink for each receiver")
 
 // numbered yields the values of a setting and of its plural, with their keys in the
 // configuration: secret, secrets[0], secrets[1].

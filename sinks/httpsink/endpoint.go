@@ -18,18 +18,16 @@ import (
 
 // urlRules are what the URL of an endpoint must keep to.
 type urlRules struct {
-	http  bool   // also http://
-	guard *guard // nil for no guard
+	schemes []string
+	guard   *guard // nil for no guard
 }
 
 // parse parses the URL of an endpoint. Its errors quote only scheme, host and port.
 func (r urlRules) parse(raw string) (*url.URL, error) {
-	u, err := parseGeneratedURL(raw)
+	u, err := parseGeneratedURL(raw, r.schemes)
 	switch {
 	case err != nil:
 		return nil, err
-	case u.Scheme == "http" && !r.http:
-		return nil, errors.New("begins with http://, so anybody on the way could read the requests; start it with https://")
 	case u.User != nil:
 		return nil, errors.New("contains a user or password, which a URL does not keep secret; use a header, such as Authorization")
 	}

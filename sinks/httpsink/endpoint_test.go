@@ -22,7 +22,7 @@ func TestTheURLOfAnEndpointIsPublicAndEncrypted(t *testing.T) {
 	for bad, want := range map[string]string{
 		"":                                   "is missing; give the address for the requests, such as https://partner.example/hooks",
 		"partner.example/hooks":              `scheme "" is not offered; start it with https://`,
-		"http://partner.example":             "start it with https://",
+		"http://partner.example":             `scheme "http" is not offered; start it with https://`,
 		"ftp://partner.example":              `scheme "ftp" is not offered`,
 		"https:///hooks":                     "has no host",
 		"https://partner.example/#top":       "the fragment after # would not be sent; leave it out",
@@ -130,7 +130,7 @@ func FuzzAURLThatIsCheckedIsSafe(f *testing.F) {
 	for _, seed := range []string{"https://partner.example/a", "https://127.0.0.1", "http://localhost", "https://u:p@h/#x", "https://[::1%25lo]/", "https://0x7f.1/"} {
 		f.Add(seed)
 	}
-	rules := urlRules{guard: new(guard)}
+	rules := urlRules{[]string{"https"}, new(guard)}
 	f.Fuzz(func(t *testing.T, raw string) {
 		u, err := rules.parse(raw)
 		if err != nil {

@@ -239,7 +239,7 @@ func TestReceiversDoNotShareASecret(t *testing.T) {
 		for _, url := range []string{"https://{{.Metadata.host}}/", "https://{{.Metadata.tenant}}.partner.example/hooks", "https://partner.example:{{.Version}}/"} {
 			c.URL = url
 			_, err := New(sinks.Instance{}, c)
-			require.ErrorContains(t, err, name+": the host of url comes from data, so all receivers would share it, and each could forge requests to the others; use the kind webhooks for customers of your own")
+			require.ErrorContains(t, err, name+": the host of url comes from data, so all receivers would share it, and each could forge requests to the others; use the kind webhooks for your customers, each with its own secret")
 			assert.ErrorContains(t, err, signature.PrivateKeyPrefix)
 			assert.ErrorContains(t, err, "a sink for each receiver")
 			assert.NotContains(t, err.Error(), plain)
