@@ -35,8 +35,9 @@ type Endpoints interface {
 	// MarkEndpoints writes what deliveries have shown, in the transaction of a checkpoint. It
 	// raises no Version, unless it disables. In the order of the fields: it sets FailingSince to the
 	// database's clock where it is unset; unsets it; sets Trouble; and disables. It returns the IDs
-	// of those that it disabled, which were enabled before.
-	MarkEndpoints(ctx context.Context, tx Execer, m EndpointMarks) (disabled []string, err error)
+	// of those that it disabled, which were enabled before. Endpoints that another transaction is
+	// changing are left out: checkpoints wait for nobody, and the next attempt marks them.
+	MarkEndpoints(ctx context.Context, tx *sql.Tx, m EndpointMarks) (disabled []string, err error)
 
 	// AddAttempts writes attempts. One whose ID exists already is left out.
 	AddAttempts(ctx context.Context, tx Execer, attempts []Attempt) error

@@ -39,6 +39,8 @@ const (
 	LeftoverCancellations Leftover = "cancellations"
 	// LeftoverClaims are uniqueness keys. Their age begins when they became free.
 	LeftoverClaims Leftover = "uniqueness keys"
+	// LeftoverAttempts are attempts at customers' endpoints. Their age begins at their Until.
+	LeftoverAttempts Leftover = "attempts"
 )
 
 // Partitioner is a Pruner whose log may be partitioned by ranges of offsets. In a partitioned

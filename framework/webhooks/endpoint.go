@@ -64,8 +64,8 @@ type Settings struct {
 	Rate settings.Rate
 }
 
-// New are the settings of a new endpoint.
-type New struct {
+// NewEndpoint are the settings of an endpoint to create.
+type NewEndpoint struct {
 	Settings
 	// Tenant is whose endpoint it is. Required.
 	Tenant string

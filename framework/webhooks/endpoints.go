@@ -90,9 +90,10 @@ func (e *Endpoints) Config() Config { return e.config }
 
 // Create adds an endpoint, and returns it with its secret, which is not shown again: whsec_… or, if it is
 // asymmetric, the public key whpk_…. It fails with [ErrInvalid], [ErrTooMany] or an error of the database.
-// If the tenant has the endpoint of n.Key already, it returns that one as it is now, or fails with [ErrKeyUsed] if
-// that one was made, and not changed since, with other settings. Two transactions that do not see each other may together exceed the tenant's limit.
-func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret string, err error) {
+// If the tenant has the endpoint of n.Key already, it returns that one as it is now; or it fails with [ErrKeyUsed] if
+// that one was made with other settings and not changed since. Two transactions that do not see each other may
+// together exceed the tenant's limit.
+func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint, secret string, err error) {
 	if len(n.Types) == 0 {
 		n.Types = []string{"*"}
 	}
@@ -139,7 +140,7 @@ func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret
 }
 
 // made returns an endpoint that an earlier Create has made of n. It fails with ErrUnknown if there is none.
-func (e *Endpoints) made(ctx context.Context, id string, n *New) (Endpoint, string, error) {
+func (e *Endpoints) made(ctx context.Context, id string, n *NewEndpoint) (Endpoint, string, error) {
 	found, err := e.Get(ctx, n.Tenant, id)
 	if err == nil {
 		err = found.broken
@@ -157,7 +158,7 @@ func (e *Endpoints) made(ctx context.Context, id string, n *New) (Endpoint, stri
 }
 
 // check returns all mistakes of a new endpoint.
-func (e *Endpoints) check(n *New) error {
+func (e *Endpoints) check(n *NewEndpoint) error {
 	var mistakes []error
 	switch err := checkText(n.Tenant, maxTenant); {
 	case n.Tenant == "":

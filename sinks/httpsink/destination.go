@@ -248,3 +248,18 @@ func parseURL(raw string) (*url.URL, error) {
 	}
 	return u, nil
 }
+
+// originOf returns scheme, host and port in the form of RFC 6454, section 6.2.
+func originOf(u *url.URL) string {
+	host, defaultPort := strings.ToLower(u.Hostname()), 443
+	if u.Scheme == "http" {
+		defaultPort = 80
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port, err := strconv.Atoi(u.Port()); err == nil && port != defaultPort {
+		return u.Scheme + "://" + host + ":" + strconv.Itoa(port)
+	}
+	return u.Scheme + "://" + host
+}

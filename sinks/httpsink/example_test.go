@@ -100,18 +100,6 @@ func ExampleReceive() {
 	// failed: true for good: true
 }
 
-// Each receiver gets a different secret, which is derived from a master secret.
-func ExampleDeriveSecret() {
-	const master = "YWJjZGFiY2RhYmNkYWJjZGFiY2RhYmNkYWJjZGFiY2Q=" // openssl rand -base64 32
-	for _, receiver := range []string{"https://one.example/hooks", "https://two.example:8443/"} {
-		secret, err := httpsink.DeriveSecret(master, receiver)
-		fmt.Println(receiver, secret, err)
-	}
-	// Output:
-	// https://one.example/hooks whsec_sQeDN1orGMy6VILDmjAt4ZCF670PF75yehSbUDWGveY= <nil>
-	// https://two.example:8443/ whsec_OhnWfRXN3rnZnzcGyK42vzC9kB1XVsQZ+WM1e8HBQ7s= <nil>
-}
-
 // Build returns all mistakes of a configuration at once.
 func ExampleKind() {
 	_, err := httpsink.Kind().Build(sinks.Instance{Name: "partner"}, func(config any) error {

@@ -165,6 +165,7 @@ type Store interface {
 	store.Pruner
 	store.Inbox
 	store.Schedules
+	store.Endpoints
 	Unread(ctx context.Context) error
 }
 

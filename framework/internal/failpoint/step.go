@@ -47,6 +47,7 @@ const (
 	Transaction Step = "transaction" // of a publisher, an inbox or a handler
 	Tick        Step = "tick"        // of a schedule
 	Schedule    Step = "schedule"    // its row is created, paused, asked for a tick or forgotten
+	Endpoint    Step = "endpoint"    // of a customer: it is added, changed or deleted
 )
 
 // The steps of what people do.

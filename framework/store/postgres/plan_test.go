@@ -254,6 +254,47 @@ func TestFollowersOfManyKeysReadOnlyWhatTheyReturn(t *testing.T) {
 	}
 }
 
+// There may be many endpoints and attempts, of which a query returns few.
+func TestQueriesOfEndpointsReadLittleMoreThanTheyReturn(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx := t.Context()
+	_, err = Migrate(ctx, db, Config{})
+	require.NoError(t, err)
+	s, err := Open(ctx, db, Config{})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `
+		ALTER TABLE outbox_endpoints SET (autovacuum_enabled = off);
+		ALTER TABLE outbox_attempts SET (autovacuum_enabled = off);
+		INSERT INTO outbox_endpoints (id, tenant, url, description, types, only_if, private, rate, failing_since)
+			SELECT 'e' || i, 'k' || i % 20000, repeat('x', 200), '', '[]', '', '', '', CASE WHEN i % 10000 = 0 THEN now() END FROM generate_series(1, 60000) i;
+		INSERT INTO outbox_attempts (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration, status, failed, error, request, answer, until)
+			SELECT to_char(i, '000000'), 'e' || i % 100, 'k' || i % 10, 'd' || i, '', i, '', 1, now(), i / 10000, 0, 200, i % 1000 = 0, '', '{}', repeat('x', 500), now() + i * interval '1 second'
+			FROM generate_series(1, 100000) i`)
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `VACUUM ANALYZE outbox_endpoints, outbox_attempts`)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		query  tables.Expr
+		blocks int
+	}{
+		"of tenants":              {tables.EndpointsQuery(store.EndpointQuery{Tenants: manyKeys(100), Enabled: true}), 700},
+		"of ids":                  {tables.EndpointsQuery(store.EndpointQuery{IDs: []string{"e1", "e2", "e3"}}), 20},
+		"page":                    {tables.EndpointsQuery(store.EndpointQuery{After: store.EndpointPlace{Tenant: "k1", ID: "e1"}, Limit: 10}), 100},
+		"in trouble":              {tables.EndpointsQuery(store.EndpointQuery{Troubled: true}), 100},
+		"counts":                  {tables.EndpointCountsQuery(100), 200},
+		"attempts of a tenant":    {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "k1", Limit: 10}), 100},
+		"attempts at an endpoint": {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "k1", Endpoint: "e1", Limit: 10}), 100},
+		"attempts of a delivery":  {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "k1", Delivery: "d1", Limit: 10}), 30},
+		"attempts by hour":        {tables.AttemptHoursQuery("k1", "e1", time.Time{}), 100}, // of 1,000 rows
+	} {
+		blocks, text := blocksOf(t, s, c.query)
+		require.Less(t, blocks, c.blocks, "%s: %s", name, text)
+	}
+}
+
 func manyKeys(n int) (keys []string) {
 	for i := range n {
 		keys = append(keys, fmt.Sprint("k", i))

@@ -25,6 +25,9 @@ var _ tables.Dialect = (*dialect)(nil)
 // again at each use of the prepared statement.
 func (*dialect) Limit() string { return `LIMIT 0 +` }
 
+// Locking returns nothing: there is one writer at a time.
+func (*dialect) Locking() string { return `` }
+
 // Now has milliseconds, like SQLite's clock.
 func (*dialect) Now() string { return now }
 

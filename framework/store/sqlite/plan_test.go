@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,31 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		require.NotContains(t, plan, "SCAN p\n", name)
 		require.NotContains(t, plan, "SCAN outbox", name)
 	}
+}
+
+func TestQueriesOfEndpointsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	_, s := openMigrated(t)
+	after := store.EndpointPlace{Tenant: "a", ID: "b"}
+	for name, c := range map[string]struct {
+		query tables.Expr
+		want  string
+	}{
+		"of tenants":              {tables.EndpointsQuery(store.EndpointQuery{Tenants: []string{"a", "b"}, Enabled: true}), "INDEX outbox_endpoints_tenant (tenant=?)\n"},
+		"of ids":                  {tables.EndpointsQuery(store.EndpointQuery{IDs: []string{"a", "b"}}), "INDEX sqlite_autoindex_outbox_endpoints_1 (id=?)\nUSE TEMP B-TREE FOR ORDER BY\n"},
+		"page":                    {tables.EndpointsQuery(store.EndpointQuery{After: after, Limit: 3}), "INDEX outbox_endpoints_tenant (tenant>?)\n"},
+		"in trouble":              {tables.EndpointsQuery(store.EndpointQuery{Troubled: true, Limit: 3}), "INDEX outbox_endpoints_unwell (unwell=?)\n"},
+		"in trouble of tenants":   {tables.EndpointsQuery(store.EndpointQuery{Troubled: true, Tenants: []string{"a"}}), "INDEX outbox_endpoints_unwell (unwell=? AND tenant=?)\n"},
+		"attempts":                {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", After: "x", Limit: 3}), "INDEX outbox_attempts_tenant (tenant=? AND id<?)\n"},
+		"attempts at an endpoint": {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", Endpoint: "e", Failed: true, Limit: 3}), "INDEX outbox_attempts_endpoint (tenant=? AND endpoint=?)\n"},
+		"attempts of a delivery":  {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", Delivery: "d"}), "INDEX outbox_attempts_delivery (tenant=? AND delivery=?)\n"},
+		"attempts by hour":        {tables.AttemptHoursQuery("a", "e", time.Now()), "COVERING INDEX outbox_attempts_endpoint (tenant=? AND endpoint=?)\nUSE TEMP B-TREE FOR GROUP BY\n"},
+	} {
+		require.Regexp(t, `^SEARCH outbox_\w+ USING `+regexp.QuoteMeta(c.want)+`$`, explain(t, s, c.query), name)
+	}
+	counts := explain(t, s, tables.EndpointCountsQuery(3))
+	require.Contains(t, counts, "SEARCH outbox_endpoints USING INDEX outbox_endpoints_unwell (unwell=?)")
+	require.Contains(t, counts, "SEARCH e USING INDEX outbox_endpoints_tenant (tenant=?)")
 }
 
 // explain returns SQLite's plan of a query, one step a line.

@@ -31,7 +31,7 @@ const (
 	// milliseconds.
 	batchRows = 5000
 	// inboxBatches is how many batches a pass removes from each of the tables that applications
-	// fill: the inbox, cancellations and uniqueness keys.
+	// fill, the inbox, cancellations and uniqueness keys, and of the attempts at customers' endpoints.
 	inboxBatches = 100
 	// restShare is how many times longer than a transaction the pruner rests after it: so it
 	// uses a fifth of one connection's time.
@@ -155,8 +155,8 @@ func interval(retention time.Duration) time.Duration {
 	return min(max(retention/100, time.Second), time.Minute)
 }
 
-// pass creates partitions, and removes everything that may go. Uniqueness keys and the inbox come
-// last, and only a part of them if they are large, so that the log does not wait for them.
+// pass creates partitions, and removes everything that may go. Uniqueness keys, attempts and the inbox
+// come last, and only a part of them if they are large, so that the log does not wait for them.
 func (p *Pruner) pass(stop context.Context) error {
 	if err := p.extend(stop); err != nil {
 		return err
@@ -164,8 +164,10 @@ func (p *Pruner) pass(stop context.Context) error {
 	if err := p.old(stop); err != nil {
 		return err
 	}
-	if _, err := p.batches(stop, store.LeftoverClaims, 0, inboxBatches); err != nil {
-		return err
+	for _, kind := range []store.Leftover{store.LeftoverClaims, store.LeftoverAttempts} {
+		if _, err := p.batches(stop, kind, 0, inboxBatches); err != nil {
+			return err
+		}
 	}
 	if p.config.InboxRetention == KeepForever {
 		return nil

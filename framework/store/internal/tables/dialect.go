@@ -33,6 +33,9 @@ type Syntax interface {
 	// Whole returns the end of a SELECT, after LIMIT, that makes it fail if rows of one of the
 	// tables, as statements name them, are hidden from this role. It may be empty.
 	Whole(tables []string) string
+	// Locking returns the end of a SELECT, after Whole, that locks the rows which it returns, and leaves out
+	// those that another transaction has locked. It may be empty.
+	Locking() string
 	// Now returns the database's clock, which goes on within a transaction.
 	Now() string
 	// NowPlus returns the clock plus d, which may be negative.
@@ -197,6 +200,9 @@ func (Standard) Limit() string { return "LIMIT" }
 
 // Whole returns nothing, for databases that hide no rows.
 func (Standard) Whole([]string) string { return `` }
+
+// Locking returns the words of PostgreSQL and MySQL.
+func (Standard) Locking() string { return ` FOR UPDATE SKIP LOCKED` }
 
 // Slot returns the column.
 func (Standard) Slot() string { return `slot` }

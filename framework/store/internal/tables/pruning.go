@@ -14,6 +14,7 @@ var leftovers = map[store.Leftover]struct{ table, key, since string }{
 	store.LeftoverIDs:           {"inbox", `consumer, id`, "seen_at"},
 	store.LeftoverCancellations: {"cancelled", `"offset", id`, "cancelled_at"},
 	store.LeftoverClaims:        {"unique", `type, "key"`, "until"},
+	store.LeftoverAttempts:      {"attempts", `id`, "until"},
 }
 
 // unneeded is the condition that nothing needs a cancellation, called c. That of a row in the log stays,

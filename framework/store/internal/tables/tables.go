@@ -50,6 +50,7 @@ type Roles interface {
 	store.Inbox
 	store.Reserver
 	store.Schedules
+	store.Endpoints
 	store.Canceller
 	store.Claimer
 	store.Diagnoser

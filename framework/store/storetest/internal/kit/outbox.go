@@ -33,6 +33,7 @@ type Store interface {
 	store.Pruner
 	store.Inbox
 	store.Schedules
+	store.Endpoints
 	store.Canceller
 	store.Claimer
 	outbox.Log

@@ -11,4 +11,6 @@ var Groups = []kit.Group{
 	{"Inbox", inboxFacts},
 	{"Schedules", schedulesFacts},
 	{"Claim", claimFacts},
+	{"Endpoints", endpointFacts},
+	{"Attempts", attemptFacts},
 }
