@@ -42,11 +42,12 @@ func TestEachEndpointOfTheTenantThatMatchesGetsTheNotification(t *testing.T) {
 		s.drain()
 
 		got := all.take()
-		require.Equal(t, []string{"big-1", "2", "6"}, orders(got))
-		require.Equal(t, []string{"big-1", "2"}, orders(placed.take()))
+		require.ElementsMatch(t, []string{"big-1", "2", "6"}, orders(got))
+		require.ElementsMatch(t, []string{"big-1", "2"}, orders(placed.take()))
 		require.Equal(t, []string{"big-1"}, orders(big.take()))
 		require.Equal(t, []string{"3"}, orders(other.take()))
 		require.Empty(t, off.take())
+		got = only(got, "big-1")
 		require.JSONEq(t, `{"type":"order.placed","timestamp":"2026-03-01T12:00:00Z","data":{"order":"big-1","total":100}}`, got[0].Raw)
 		require.Equal(t, "application/json", got[0].Header.Get("Content-Type"))
 		require.Equal(t, "abc", got[0].Header.Get("X-Token"))
@@ -107,7 +108,7 @@ func TestAFailedDeliveryIsRetriedByTheScheduleWithTheSameID(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest) // refused by its server, which its owner may mend
 		})
 		s.publish(order("acme", "1", "k"), order("acme", "2", "k"))
-		s.advance(4 * 24 * time.Hour)
+		s.advance(9 * 24 * time.Hour)
 		got := c.take()
 		require.Equal(t, len(webhooks.Pauses)+1, len(only(got, "1")), "the first attempt, and one after each pause")
 		require.Equal(t, len(webhooks.Pauses)+1, len(only(got, "2")))
