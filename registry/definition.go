@@ -59,6 +59,10 @@ func (d *definition) check() []error {
 		if err := notification.ValidateType(name); err != nil {
 			problems = append(problems, err)
 		}
+		if notification.IsReserved(name) {
+			problems = append(problems, fmt.Errorf("%w: %q begins with %q, as only Waybill's own types do: choose another name; for what the log has as %[2]q, add a route of that name, since * does not match it",
+				ErrReservedName, name, notification.ReservedPrefix))
+		}
 		if given[name] {
 			problems = append(problems, fmt.Errorf("%w: %q is also among the aliases", ErrDuplicateName, name))
 		}

@@ -11,6 +11,8 @@ import (
 var (
 	// ErrDuplicateName means that the name or an alias is already registered.
 	ErrDuplicateName = errors.New("name is registered twice")
+	// ErrReservedName means that the name or an alias begins with notification.ReservedPrefix.
+	ErrReservedName = errors.New("name is reserved")
 	// ErrDuplicateType means that the Go type is already registered.
 	ErrDuplicateType = errors.New("go type is registered twice")
 	// ErrGoType means that values of the Go type cannot be notifications.

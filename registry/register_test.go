@@ -69,6 +69,14 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 			as[orderShipped]("order.shipped", registry.Aliases("order.*")),
 			notification.ErrInvalid, `type name "order.*" contains '*'`,
 		},
+		"a reserved name": {
+			as[orderShipped]("_order.shipped"),
+			registry.ErrReservedName, `"_order.shipped" begins with "_", as only Waybill's own types do: choose another name`,
+		},
+		"a reserved alias": {
+			as[orderShipped]("order.shipped", registry.Aliases("_shipped")),
+			registry.ErrReservedName, `add a route of that name`,
+		},
 		"version 0": {
 			as[orderShipped]("order.shipped", registry.Version(0)),
 			notification.ErrInvalid, "version 0 is outside 1..32767",

@@ -78,6 +78,11 @@ func (a *Admin) newID() string {
 
 // begin records that an action begins.
 func (a *Admin) begin(ctx context.Context, name string, filter any, planned int64) (store.Action, error) {
+	return a.beginAfter(ctx, name, filter, planned, 0)
+}
+
+// beginAfter is begin for an action that begins after an offset.
+func (a *Admin) beginAfter(ctx context.Context, name string, filter any, planned, after int64) (store.Action, error) {
 	raw, err := json.Marshal(filter)
 	if err != nil {
 		return store.Action{}, err
@@ -85,7 +90,7 @@ func (a *Admin) begin(ctx context.Context, name string, filter any, planned int6
 	now := time.Now().UTC()
 	action := store.Action{
 		ID: a.newID(), At: now, Who: a.who, Address: a.request.Address, Reason: a.request.Reason, Name: name, Filter: raw,
-		Request: a.request.Digest, Planned: planned, State: store.ActionRunning, UpdatedAt: now,
+		Request: a.request.Digest, Planned: planned, Through: after, State: store.ActionRunning, UpdatedAt: now,
 	}
 	return action, a.store.Begin(ctx, action)
 }

@@ -240,7 +240,8 @@ func (p *ReplayPlan) pace(ctx context.Context, began time.Time, done int64) erro
 // Again delivers one row of the log to a sink once more, as Replay does, and reports whether the sink had settled
 // it: a row that it has not settled is delivered anyway.
 func (a *Admin) Again(ctx context.Context, sink string, row store.Ref) (settled bool, err error) {
-	action, err := a.begin(ctx, replayAction, map[string]any{"sink": sink, "offset": row.Offset, "id": row.ID}, 1)
+	about := map[string]any{"sink": sink, "offset": row.Offset, "id": row.ID}
+	action, err := a.beginAfter(ctx, replayAction, about, 1, row.Offset-1)
 	if err != nil {
 		return false, err
 	}

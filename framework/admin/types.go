@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
@@ -19,7 +20,8 @@ type Type struct {
 	// of them occurred.
 	Versions   []TypeVersion `json:"versions"`
 	OccurredOn time.Time     `json:"occurred_on,omitzero"`
-	// Registered is what the program knows of the type; nil if it does not know it.
+	// Registered is what the program knows of the type; nil if it does not know it, as of Waybill's own
+	// types.
 	Registered *RegisteredType `json:"registered,omitempty"`
 	// Unrouted is what happens to it without a route: park or ignore; "" if it has a route, or
 	// if that is unknown.
@@ -32,7 +34,8 @@ type TypeVersion struct {
 	Version int   `json:"version"`
 	Rows    int64 `json:"rows"`
 	Parked  int64 `json:"parked"`
-	// Decodes reports whether the program has a decoder for it; nil if the program has no types.
+	// Decodes reports whether the program has a decoder for it; nil if the program has no types, or if
+	// the type is Waybill's own.
 	Decodes *bool `json:"decodes,omitempty"`
 }
 
@@ -90,7 +93,7 @@ func Types(counts []store.TypeCount, routing Routing, registered *registry.Regis
 		if routing.Routes != nil {
 			t.route(routing.Routes, routing.Unrouted)
 		}
-		t.add(found[name], registered != nil)
+		t.add(found[name], registered != nil && !notification.IsReserved(name))
 		types = append(types, t)
 	}
 	return types
@@ -115,6 +118,9 @@ func (t *Type) route(routes *route.Table, unrouted string) {
 	}
 	if len(t.Sinks) == 0 {
 		t.Unrouted = unrouted
+	}
+	if len(t.Sinks) == 0 && !routes.Unrouted().Matches(t.Type) {
+		t.Unrouted = "ignore"
 	}
 }
 
@@ -178,6 +184,8 @@ func (t *Type) Undecodable() (not []string) {
 
 func (r *RegisteredType) text(name string) string {
 	switch {
+	case r == nil && notification.IsReserved(name):
+		return "Waybill's own"
 	case r == nil:
 		return "unknown"
 	case r.Type != name:

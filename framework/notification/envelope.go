@@ -113,6 +113,13 @@ func errLongType(name string) error {
 	return fmt.Errorf("%w: type name %.40q… is %d bytes long, the limit is %d", ErrInvalid, name, len(name), MaxTypeLength)
 }
 
+// ReservedPrefix begins the types of Waybill's own notifications. No program registers such a type, and
+// of the routes only those whose pattern begins with it match one.
+const ReservedPrefix = "_"
+
+// IsReserved reports whether a type is one of Waybill's own.
+func IsReserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) }
+
 // ValidateKey reports why key cannot be an ordering key: it is longer than MaxKeyLength, is
 // not UTF-8, or contains a NUL byte.
 func ValidateKey(key string) error {

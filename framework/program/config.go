@@ -16,6 +16,6 @@ delivers anything.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(command.WrongFlag)
-	cmd.AddCommand(newCheck(p), newExplain(p), newInit(p), newPassword(p), newSchema(p), newSecret(p), newShow(p))
+	cmd.AddCommand(newCheck(p), newExplain(p), newInit(p), newPassword(p), newSchema(p), newShow(p))
 	return cmd
 }

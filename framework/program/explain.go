@@ -168,7 +168,11 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 		}
 		view.Sinks = append(view.Sinks, delivery)
 	}
-	if len(view.Sinks) == 0 {
+	switch {
+	case len(view.Sinks) > 0:
+	case !routes.Unrouted().Matches(typ): // one of Waybill's own, beside a route for *
+		view.Unrouted = forwarder.UnroutedIgnore
+	default:
 		view.Unrouted = cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark)
 	}
 	return view
@@ -211,6 +215,9 @@ func (v typeView) name() string {
 
 func printType(w io.Writer, view typeView) {
 	switch {
+	case view.Unrouted == forwarder.UnroutedIgnore && notification.IsReserved(view.Type):
+		terminal.Printf(w, "%s: one of Waybill's own types, which no route matches: it is skipped\n", view.name())
+		return
 	case view.Unrouted == forwarder.UnroutedIgnore:
 		terminal.Printf(w, "%s: no route matches, so it is skipped (forwarder.unrouted: ignore)\n", view.name())
 		return

@@ -50,6 +50,20 @@ parcel.lost: no route matches, so it is parked as dead under the sink _unrouted 
 `}, r)
 }
 
+func TestConfigExplainOfWaybillsOwnTypes(t *testing.T) {
+	t.Parallel()
+	const sinks = "sinks: {events: {kind: kafka}, partner: {kind: jsonlines, with: {path: x}}}\n"
+	r := waybill(t, "config", "explain", "-c", writeFile(t, sinks+`routes: {"*": [events], _hooks: [partner]}`), "_hooks", "_other")
+	require.Equal(t, result{stdout: `_hooks
+ SINK     KIND       ROUTES  THRESHOLD   ATTEMPTS  PAUSES     MAX AGE  BY     TIMEOUT  RATE  ON DEAD
+ partner  jsonlines  _hooks  16 bounded  -         1s to 15m  24h      retry  30s      -     continue
+
+_other: one of Waybill's own types, which no route matches: it is skipped
+`}, r)
+	r = waybill(t, "config", "explain", "-c", writeFile(t, sinks+`routes: {"order.*": [events, partner]}`), "_other")
+	require.Equal(t, result{stdout: "_other: no route matches, so it is parked as dead under the sink _unrouted (forwarder.unrouted: park)\n"}, r)
+}
+
 func TestConfigExplainAsJSON(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, fmt.Sprintf(explained, "ignore"))

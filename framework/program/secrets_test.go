@@ -89,7 +89,7 @@ func TestNoMistakeQuotesASecret(t *testing.T) {
 	}
 	require.Equal(t, map[string][]string{
 		"email":   {"smtp password", "oauth2.token_url password", "oauth2.client_secret true", "oauth2.refresh_token true"},
-		"http":    {"url url", "headers true", "bearer true", "password true", "secret true", "secrets true", "master_secret true", "master_secrets true", "proxy password"},
+		"http":    {"url url", "headers true", "bearer true", "password true", "secret true", "secrets true", "proxy password"},
 		"kafka":   {"sasl.password true"},
 		"process": {"command arguments", "env true"},
 	}, found)
@@ -121,5 +121,5 @@ func TestTheSchemaMarksSecrets(t *testing.T) {
 			marked[name] = true
 		}
 	}
-	require.Equal(t, map[string]bool{"headers": true, "password": true, "bearer": true, "secret": true, "secrets": true, "master_secret": true, "master_secrets": true}, marked)
+	require.Equal(t, map[string]bool{"headers": true, "password": true, "bearer": true, "secret": true, "secrets": true}, marked)
 }

@@ -12,7 +12,7 @@ func TestConfigShowKnowsTheFormatOfSignedRequests(t *testing.T) {
 	file := writeFile(t, `
 database: sqlite:outbox.db
 sinks:
-  partner: {kind: http, with: {url: "https://{{.Metadata.host}}/", master_secret: `+master+`}}
+  partner: {kind: http, with: {url: "https://partner.example", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}}
   plain: {kind: http, with: {url: "https://partner.example"}}
 routes: {"*": [partner, plain]}
 `)
@@ -20,7 +20,7 @@ routes: {"*": [partner, plain]}
 	require.Zero(t, r.code, r.stderr)
 	require.Contains(t, r.stdout, "format: envelope\n")
 	require.Contains(t, r.stdout, "format: json\n")
-	require.Contains(t, r.stdout, "master_secret: '***'\n")
+	require.Contains(t, r.stdout, "secret: '***'\n")
 }
 
 func TestConfigShowFillsInDefaultsAndMasksSecrets(t *testing.T) {

@@ -77,7 +77,7 @@ func TestTypesShowsTheVersionsThatAreLeftAndThoseTheProgramCannotDecode(t *testi
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
 		_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, version, payload) VALUES
-			('order.paid', 1, '{}'), ('order.paid', 2, '{}'), ('order.paid', 3, '{}'), ('order.settled', 4, '{}'), ('order.lost', 1, '{}')`)
+			('_hooks', 1, '{}'), ('order.paid', 1, '{}'), ('order.paid', 2, '{}'), ('order.paid', 3, '{}'), ('order.settled', 4, '{}'), ('order.lost', 1, '{}')`)
 		require.NoError(t, err)
 		_, err = o.db.ExecContext(t.Context(), `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
 			SELECT 'events', "offset" + 100, 0, id, type, version, key, occurred_on, metadata, payload, 'dead', 1 FROM outbox WHERE type = 'order.paid'`)
@@ -90,6 +90,7 @@ func TestTypesShowsTheVersionsThatAreLeftAndThoseTheProgramCannotDecode(t *testi
 		r := types("--all")
 		require.Empty(t, r.stderr)
 		for _, want := range []string{
+			`_hooks         1            1       0  .*  events +Waybill's own\n`,
 			`order.lost     1            1       0  .*  unknown; cannot decode v1`,
 			`order.paid     1, 2, 3      3       3  .*  program.typedPaid v3, reads from v2; cannot decode v1\n`,
 			`order.settled  4            1       0  .*  alias of order.paid; cannot decode v4`,
@@ -104,5 +105,5 @@ func TestTypesShowsTheVersionsThatAreLeftAndThoseTheProgramCannotDecode(t *testi
 
 const typedRoutes = `
 sinks: {events: {kind: jsonlines, with: {path: events}}}
-routes: {"order.*": [events]}
+routes: {"order.*": [events], _hooks: [events]}
 `

@@ -87,15 +87,21 @@ type facts struct {
 	meter    meter
 }
 
-// factsOf returns the facts of an envelope, under the present name of its type.
-func (p *Path) factsOf(ctx context.Context, e *notification.Envelope) *facts {
-	f := &facts{envelope: e, registry: p.table.registry, meter: meter{ctx, budget}, names: environment{
-		ID: e.ID, Type: p.table.TypeOf(e.Type), Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
+// newFacts returns the facts of an envelope, under the present name of its type.
+func newFacts(e *notification.Envelope, name string, types *registry.Registry) *facts {
+	f := &facts{envelope: e, registry: types, names: environment{
+		ID: e.ID, Type: name, Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
 	}}
 	m := &f.meter
 	f.names.Replace, f.names.Repeat, f.names.Join, f.names.Trim = m.replace, m.repeat, m.join, m.trim
 	f.names.Step = func(units int) bool { m.spend(units); return true }
 	f.names.Text, f.names.Count, f.names.Matched, f.names.Matches = m.text, m.count, m.matched, m.matches
+	return f
+}
+
+// within gives the expressions that follow a new budget, until ctx ends.
+func (f *facts) within(ctx context.Context) *facts {
+	f.meter.ctx, f.meter.left = ctx, budget
 	return f
 }
 

@@ -14,12 +14,12 @@ import (
 type Path struct {
 	table *Table
 	rules []*rule // the first that holds applies
-	plain bool    // no rule has a condition or picks a payload
+	plain bool    // no rule has a condition or picks a payload, and one matches all that the filter selects
 }
 
 // To returns the path to a sink.
 func (t *Table) To(sink string) *Path {
-	p := &Path{table: t, plain: true}
+	p := &Path{table: t, plain: !t.Filter(sink).All()} // see Table.Filter
 	for _, pattern := range slices.SortedFunc(maps.Keys(t.rules), closestFirst) {
 		for _, r := range t.rules[pattern] {
 			if r.Sink == sink {
@@ -72,6 +72,11 @@ func (p *Path) Shape(ctx context.Context, e *notification.Envelope) (*notificati
 		return nil, err
 	}
 	return r.shape(f)
+}
+
+// factsOf returns the facts of an envelope.
+func (p *Path) factsOf(ctx context.Context, e *notification.Envelope) *facts {
+	return newFacts(e, p.table.TypeOf(e.Type), p.table.registry).within(ctx)
 }
 
 // Step is a rule on the path to a sink.

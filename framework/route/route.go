@@ -15,6 +15,9 @@
 // applies. Rules of the type itself come first, then those of longer prefixes before shorter
 // ones; rules of one pattern keep their order.
 //
+// Types that begin with "_" are Waybill's own: see [notification.ReservedPrefix]. "*" does not match
+// them.
+//
 // The aliases of a type, which are its older names, are routed like the type: a pattern that
 // matches one of its names matches it.
 package route
@@ -63,7 +66,7 @@ func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error
 		if err := ValidatePattern(pattern); err != nil {
 			problems = append(problems, err)
 		}
-		if types != nil && !slices.ContainsFunc(t.types, func(typ string) bool { return t.matches(pattern, typ) }) {
+		if types != nil && !notification.IsReserved(pattern) && !slices.ContainsFunc(t.types, func(typ string) bool { return t.matches(pattern, typ) }) {
 			problems = append(problems, fmt.Errorf("routes.%s: %w; registered are %s", pattern, ErrNoType, strings.Join(t.types, ", ")))
 		}
 		if len(routes[pattern]) == 0 {
@@ -133,13 +136,18 @@ func (t *Table) matches(pattern, typ string) bool {
 // Matches reports whether a valid pattern matches this name of a type. It does not consider
 // aliases: see [Table.Names].
 func Matches(pattern, typ string) bool {
+	if pattern == "*" {
+		return !notification.IsReserved(typ)
+	}
 	if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
 		return strings.HasPrefix(typ, prefix)
 	}
 	return pattern == typ
 }
 
-// Filter returns a filter of the types that are routed to a sink, whatever the conditions.
+// Filter returns a filter of the types that are routed to a sink, whatever the conditions. If both "*"
+// and a pattern of reserved types lead to the sink, the filter selects all types; the sink's [Path]
+// passes by the others.
 func (t *Table) Filter(sink string) notification.TypeFilter {
 	return t.filter(func(rules []*rule) bool {
 		return slices.ContainsFunc(rules, func(r *rule) bool { return r.Sink == sink })
@@ -159,30 +167,39 @@ func (t *Table) Filters() map[string]notification.TypeFilter {
 	return filters
 }
 
-// Unrouted returns a filter of the types that no route matches.
+// Unrouted returns a filter of the types that no route matches. With a route for "*" it selects nothing:
+// no filter can tell the reserved types without a route from those with one, and reading all of
+// them for what nearly never exists would cost every program with such a route a cursor.
 func (t *Table) Unrouted() notification.TypeFilter {
 	f := t.filter(func([]*rule) bool { return true })
-	f.Except = !f.Except
+	if f.Except {
+		return notification.TypeFilter{}
+	}
+	f.Except = true
 	return f
 }
 
-// filter combines the wanted patterns. It adds the other names of the types they match, since
+// filter combines the wanted patterns. Its Except is set if "*" is one of them. It adds the other names of the types they match, since
 // stores do not know aliases.
 func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
 	var f notification.TypeFilter
+	var all, reserved bool
 	for _, pattern := range slices.Sorted(maps.Keys(t.rules)) {
 		if !wanted(t.rules[pattern]) {
 			continue
 		}
-		prefix, isPrefix := strings.CutSuffix(pattern, "*")
-		switch {
-		case pattern == "*":
-			return notification.AllTypes
-		case isPrefix:
+		all, reserved = all || pattern == "*", reserved || notification.IsReserved(pattern)
+		if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
 			f.Prefixes = append(f.Prefixes, prefix)
-		default:
+		} else {
 			f.Names = append(f.Names, pattern)
 		}
+	}
+	switch {
+	case all && reserved:
+		return notification.AllTypes
+	case all:
+		return notification.TypeFilter{Prefixes: []string{notification.ReservedPrefix}, Except: true}
 	}
 	for name := range t.names {
 		if !f.Matches(name) && slices.ContainsFunc(t.names[name], f.Matches) {

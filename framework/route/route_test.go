@@ -49,8 +49,53 @@ func TestFiltersSelectTheTypesOfASinkAndUnroutedTypes(t *testing.T) {
 func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
 	t.Parallel()
 	table := newTable(t, route.Routes{"*": route.To("events")}, known, nil)
-	require.True(t, table.Filter("events").All())
+	require.True(t, table.Filter("events").Matches("any.type"))
 	require.Equal(t, notification.TypeFilter{}, table.Unrouted())
+}
+
+var allButReserved = notification.TypeFilter{Prefixes: []string{"_"}, Except: true}
+
+func TestOnlyAPatternThatBeginsWithAnUnderscoreMatchesAReservedType(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]bool{"*": false, "_hooks": true, "_hooks.*": false, "_other": false, "order.*": false} {
+		require.Equal(t, want, route.Matches(pattern, "_hooks"), pattern)
+	}
+	require.True(t, route.Matches("*", "order_placed"))
+	table := newTable(t, route.Routes{"*": route.To("events", "mail"), "_hooks": route.To("mail"), "_hooks.*": route.To("mail")}, known, nil)
+	require.Equal(t, []string{"mail"}, table.Sinks("_hooks"))
+	require.Equal(t, []string{"mail"}, table.Sinks("_hooks.late"))
+	require.Empty(t, table.Sinks("_other"))
+	require.Equal(t, []string{"events", "mail"}, table.Sinks("order.placed"))
+	require.Equal(t, allButReserved, table.Filter("events"), "the database filters")
+	require.Equal(t, notification.TypeFilter{}, table.Unrouted())
+}
+
+// A filter cannot select all but some of the reserved types, so the path leaves out the rest.
+func TestASinkOfAllTypesAndAReservedOneGetsNoOtherReservedType(t *testing.T) {
+	t.Parallel()
+	table := newTable(t, route.Routes{"*": route.To("events", "mail"), "_hooks": route.To("mail")}, known, nil)
+	require.Equal(t, notification.AllTypes, table.Filter("mail"))
+	require.True(t, table.To("events").Plain())
+	path := table.To("mail")
+	require.False(t, path.Plain())
+	for typ, want := range map[string]bool{"order.placed": true, "_hooks": true, "_other": false} {
+		e := &notification.Envelope{Type: typ}
+		admitted, err := path.Admits(t.Context(), e)
+		require.NoError(t, err)
+		require.Equal(t, want, admitted, typ)
+		shaped, err := path.Shape(t.Context(), e)
+		require.NoError(t, err)
+		require.Equal(t, want, shaped != nil, typ)
+	}
+}
+
+func TestWithoutARouteForAllReservedTypesAreUnroutedAsAnyOther(t *testing.T) {
+	t.Parallel()
+	table := newTable(t, route.Routes{"order.*": route.To("events"), "_hooks": route.To("mail")}, known, nil)
+	require.Equal(t, notification.TypeFilter{Names: []string{"_hooks"}}, table.Filter("mail"))
+	require.False(t, table.Unrouted().Matches("_hooks"))
+	require.True(t, table.Unrouted().Matches("_other"))
+	require.True(t, table.To("mail").Plain())
 }
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
@@ -70,7 +115,7 @@ func TestAPatternThatMatchesNoRegisteredTypeIsAMistake(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed", registry.Aliases("OrderPlaced")))
-	for pattern, fits := range map[string]bool{"order.placed": true, "OrderPlaced": true, "order.*": true, "*": true, "order.plcaed": false, "customer.*": false} {
+	for pattern, fits := range map[string]bool{"order.placed": true, "OrderPlaced": true, "order.*": true, "*": true, "order.plcaed": false, "customer.*": false, "_hooks": true} {
 		_, err := route.New(route.Routes{pattern: route.To("events")}, known, types)
 		if fits {
 			require.NoError(t, err, pattern)

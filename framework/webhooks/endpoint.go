@@ -3,6 +3,7 @@ package webhooks
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
@@ -29,6 +32,8 @@ var (
 	ErrChanged = errors.New("the endpoint was changed meanwhile")
 	// ErrDisabled: the endpoint is disabled.
 	ErrDisabled = errors.New("the endpoint is disabled")
+	// ErrKeyUsed: the key of a new endpoint was used for a different one.
+	ErrKeyUsed = errors.New("the key was already used for a different endpoint")
 	// ErrTooMany: the tenant has as many endpoints as it may have.
 	ErrTooMany = store.ErrTooManyEndpoints
 )
@@ -59,11 +64,14 @@ type Settings struct {
 	Rate settings.Rate
 }
 
-// New are the settings of a new endpoint.
-type New struct {
+// NewEndpoint are the settings of an endpoint to create.
+type NewEndpoint struct {
 	Settings
 	// Tenant is whose endpoint it is. Required.
 	Tenant string
+	// Key makes Create repeatable: a tenant gets one endpoint for a key, which its id is made from. At most 255
+	// bytes; with a UUIDv7 the endpoint is in the order of creation as others are. Default: none.
+	Key string
 	// Secret is a secret that the customer has already: whsec_ and base64 of 24 to 64 bytes. Default: a
 	// new one.
 	Secret string
@@ -100,6 +108,7 @@ func (e *Endpoint) Enabled() bool { return e.DisabledReason == "" }
 // Limits of the texts of an endpoint.
 const (
 	maxTenant      = 255
+	maxKey         = 255
 	maxURL         = 2000
 	maxDescription = 500
 	maxTypes       = 100
@@ -200,6 +209,20 @@ func checkHeaders(headers map[string]string) error {
 		return fmt.Errorf("are %d with %d bytes, more than %d or %d bytes", len(headers), bytes, maxHeaders, maxHeaderBytes)
 	}
 	return httpsink.CheckHeaders(headers)
+}
+
+// keyedID returns the id of the endpoint of a tenant's key: a UUIDv8, or
+// a UUIDv7 with the time of the key if that is one.
+func keyedID(tenant, key string) string {
+	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
+	id := uuid.UUID(sum[:16])
+	version := byte(8)
+	if u, err := uuid.Parse(key); err == nil && u.Version() == 7 {
+		version = 7
+		copy(id[:6], u[:6])
+	}
+	id[6], id[8] = id[6]&0x0f|version<<4, id[8]&0x3f|0x80
+	return id.String()
 }
 
 // Prefixes of secrets and keys, as in Standard Webhooks.

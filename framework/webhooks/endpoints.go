@@ -90,8 +90,10 @@ func (e *Endpoints) Config() Config { return e.config }
 
 // Create adds an endpoint, and returns it with its secret, which is not shown again: whsec_… or, if it is
 // asymmetric, the public key whpk_…. It fails with [ErrInvalid], [ErrTooMany] or an error of the database.
-// Two transactions that do not see each other may together exceed the tenant's limit.
-func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret string, err error) {
+// If the tenant has the endpoint of n.Key already, it returns that one as it is now; or it fails with [ErrKeyUsed] if
+// that one was made with other settings and not changed since. Two transactions that do not see each other may
+// together exceed the tenant's limit.
+func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint, secret string, err error) {
 	if len(n.Types) == 0 {
 		n.Types = []string{"*"}
 	}
@@ -102,6 +104,13 @@ func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret
 	if err != nil {
 		return Endpoint{}, "", err
 	}
+	id := notification.NewID()
+	if n.Key != "" {
+		id = keyedID(n.Tenant, n.Key)
+		if found, secret, err := e.made(ctx, id, &n); !errors.Is(err, ErrUnknown) {
+			return found, secret, err
+		}
+	}
 	signs := n.Secret
 	if signs == "" {
 		if signs, err = newSecret(n.Asymmetric); err != nil {
@@ -109,7 +118,7 @@ func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret
 		}
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	made := Endpoint{Settings: n.Settings, ID: notification.NewID(), Tenant: n.Tenant, CreatedAt: now, ChangedAt: now, Version: 1}
+	made := Endpoint{Settings: n.Settings, ID: id, Tenant: n.Tenant, CreatedAt: now, ChangedAt: now, Version: 1}
 	made.private = private{Secrets: []signing{{Secret: signs}}, Headers: n.Headers}
 	row, err := e.row(&made)
 	if err != nil {
@@ -119,20 +128,46 @@ func (e *Endpoints) Create(ctx context.Context, n New) (created Endpoint, secret
 	if errors.Is(err, ErrTooMany) {
 		err = fmt.Errorf("%w: tenant %q has %d already, which is endpoints_per_tenant; delete one", ErrTooMany, n.Tenant, e.config.EndpointsPerTenant)
 	}
+	if err != nil && n.Key != "" { // another Create with the key may have been first
+		if found, secret, again := e.made(ctx, id, &n); again == nil {
+			return found, secret, nil
+		}
+	}
 	if err != nil {
 		return Endpoint{}, "", err
 	}
 	return made, shown(signs), nil
 }
 
+// made returns an endpoint that an earlier Create has made of n. It fails with ErrUnknown if there is none.
+func (e *Endpoints) made(ctx context.Context, id string, n *NewEndpoint) (Endpoint, string, error) {
+	found, err := e.Get(ctx, n.Tenant, id)
+	if err == nil {
+		err = found.broken
+	}
+	if err != nil {
+		return Endpoint{}, "", err
+	}
+	now := found.private.Secrets[0].Secret
+	same := found.URL == n.URL && found.Description == n.Description && found.When == n.When && found.Rate == n.Rate &&
+		slices.Equal(found.Types, n.Types) && maps.Equal(found.Headers, n.Headers) && (n.Secret == "" || n.Secret == now)
+	if !same && found.Version == 1 {
+		return Endpoint{}, "", ErrKeyUsed
+	}
+	return found, shown(now), nil
+}
+
 // check returns all mistakes of a new endpoint.
-func (e *Endpoints) check(n *New) error {
+func (e *Endpoints) check(n *NewEndpoint) error {
 	var mistakes []error
 	switch err := checkText(n.Tenant, maxTenant); {
 	case n.Tenant == "":
 		mistakes = append(mistakes, &FieldError{"tenant", errors.New("is missing; name whose endpoint it is")})
 	case err != nil:
 		mistakes = append(mistakes, &FieldError{"tenant", err})
+	}
+	if len(n.Key) > maxKey {
+		mistakes = append(mistakes, &FieldError{"key", fmt.Errorf("is %d bytes long, more than %d", len(n.Key), maxKey)})
 	}
 	if n.Secret != "" {
 		if err := httpsink.CheckSecret(n.Secret); err != nil {

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -37,7 +39,7 @@ type Sink struct {
 	tenant string // the metadata with the tenant
 	in     sinks.Instance
 	vault  *vault
-	client *httpsink.Client
+	client atomic.Pointer[httpsink.Client] // of the last Open
 
 	mu         sync.Mutex
 	residences map[string]*residence // by the name of the database
@@ -46,6 +48,7 @@ type Sink struct {
 var (
 	_ forwarder.Resident = (*Sink)(nil)
 	_ sinks.Addresser    = (*Sink)(nil)
+	_ sinks.Opener       = (*Sink)(nil)
 	_ sinks.Closer       = (*Sink)(nil)
 )
 
@@ -79,11 +82,20 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := httpsink.NewClient(in, c.ClientConfig)
+	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, residences: make(map[string]*residence)}
+	return s, s.Open(context.Background()) // reports the mistakes of connections
+}
+
+// Open makes the connections' pool. It does not connect.
+func (s *Sink) Open(context.Context) error {
+	client, err := httpsink.NewClient(s.in, s.config.ClientConfig)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, client: client, residences: make(map[string]*residence)}, nil
+	if before := s.client.Swap(client); before != nil {
+		before.Close()
+	}
+	return nil
 }
 
 // OwnTypes returns [Type].
@@ -145,7 +157,7 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 // notifications for its endpoints are published.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	if d.Type != Type {
-		return "", nil
+		return "", s.readable(d)
 	}
 	r := s.residenceOf(d)
 	if r == nil {
@@ -170,12 +182,24 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 		}
 	}
 	at := time.Now()
-	sent, receipt, err := s.client.Post(ctx, httpsink.Post{URL: k.URL, Header: k.Headers, ID: d.ID, Body: d.Payload, Keys: k.keys, At: at})
+	sent, receipt, err := s.client.Load().Post(ctx, httpsink.Post{URL: k.URL, Header: k.Headers, ID: d.ID, Body: bytes.Clone(d.Payload), Keys: k.keys, At: at})
 	err = judged(sent, err)
 	if class, _ := sinks.Classify(err); err == nil || class != sinks.ClassCancelled {
 		r.memory.add(d, s.attempt(d, k, sent, at, err))
 	}
 	return receipt, err
+}
+
+// readable lets an original of a newer version than this program knows wait for a newer program, since conditions
+// could not be evaluated.
+func (s *Sink) readable(d *notification.Delivery) error {
+	if s.in.Types == nil {
+		return nil
+	}
+	if info, known := s.in.Types.Lookup(d.Type); known && d.Version > info.Version {
+		return sinks.Unknown(fmt.Errorf("%s has version %d, and this program knows it up to %d", d.Type, d.Version, info.Version))
+	}
+	return nil
 }
 
 // judged returns the error of an attempt with its class: every failure of an endpoint is temporary, since its
@@ -196,6 +220,6 @@ func judged(sent httpsink.Exchange, err error) error {
 
 // Close closes the connections at once.
 func (s *Sink) Close(context.Context) error {
-	s.client.Close()
+	s.client.Load().Close()
 	return nil
 }

@@ -36,11 +36,11 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		size:    len(batch),
 		failed:  make(map[string]bool),
 	}
-	deadline := time.Now().Add(s.timeout)
+	deadline := time.Now().Add(s.client.timeout)
 	for part := run.part(); len(part) > 0; part = run.part() {
-		m, n := s.batchMessage(part)
-		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(m.header)) // the request's; each event also has its own
-		receipt, err := s.send(ctx, deadline, s.destination.fixed, m)
+		r, n := s.batchRequest(part)
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.header)) // the request's; each event also has its own
+		_, receipt, err := s.client.send(ctx, deadline, r)
 		run.settle(n, receipt, err)
 	}
 	return run.results

@@ -4,9 +4,11 @@ package httpsink
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,5 +108,49 @@ func bareLoop(b *testing.B, url string, payload []byte, header http.Header) func
 		defer resp.Body.Close()
 		_, err = io.Copy(io.Discard, resp.Body)
 		return err
+	}
+}
+
+// atOnce answers each request with 200 and no body.
+type atOnce struct{}
+
+func (atOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody, Request: r}, nil
+}
+
+// BenchmarkPost measures what a client itself costs: checks, signatures and bookkeeping, without a
+// network. The URLs are those of many customers.
+//
+// Run: go test -run '^$' -bench Post -benchmem ./sinks/httpsink
+func BenchmarkPost(b *testing.B) {
+	client, err := NewClient(sinks.Instance{HTTPClient: &http.Client{Transport: atOnce{}}}, ClientConfig{})
+	require.NoError(b, err)
+	urls := make([]string, 1000)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("https://customer-%d.example/hooks?tenant=%d", i, i)
+	}
+	for name, p := range map[string]Post{
+		"one-secret": {Keys: keysOf(b, vectorSecret)},
+		"two-secrets-headers": {
+			Keys:   keysOf(b, vectorSecret, newSecret()),
+			Header: map[string]string{"Authorization": "Bearer 0123456789", "X-Tenant": "4711"},
+		},
+	} {
+		p.ID, p.Body = notification.NewID(), benchmarkDelivery().Payload
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var next atomic.Int64
+			b.RunParallel(func(pb *testing.PB) {
+				for p := p; pb.Next(); {
+					p.URL = urls[int(next.Add(1))%len(urls)]
+					if _, _, err := client.Post(b.Context(), p); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "posts/s")
+		})
 	}
 }

@@ -1,31 +1,23 @@
 package httpsink
 
 import (
-	"cmp"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
-	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
-	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
-	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
 // Defaults and limits of the configuration.
 const (
-	DefaultTimeout    = 10 * time.Second
 	DefaultBatchSize  = 100
 	DefaultBatchBytes = 1 << 20
 
@@ -49,37 +41,25 @@ var formats = []string{FormatEnvelope, FormatJSON, FormatBinary, FormatStructure
 // isEvents reports whether requests of a format are CloudEvents.
 func isEvents(format string) bool { return strings.HasPrefix(format, "cloudevents-") }
 
-// Values of Guard.Mode.
-const (
-	GuardAuto = "auto" // on if the URL's host comes from data
-	GuardOn   = "on"
-	GuardOff  = "off"
-)
-
-// noProxy is the value of Config.Proxy for no proxy, even if the environment has one.
-const noProxy = "none"
-
 // Config has the settings of a sink, which are below "with" in the configuration. Only URL is
 // required; any other zero field means its default.
 type Config struct {
-	URL           string            `yaml:"url" secret:"url" doc:"URL of the requests, http or https, or a template for it with {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}} or {{.Meta \"tenant-id\"}}. Values are percent-encoded. A notification that lacks the metadata is refused permanently. user:password@ becomes basic authentication. Required"`
-	Method        string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
-	Format        string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"Format of requests: envelope (the whole notification as JSON), json (the payload as the body, and the rest in headers, which signatures do not cover), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
-	Metadata      []string          `yaml:"metadata" doc:"Metadata to send: names, prefixes with a *, or * for all. The content type and the trace context (traceparent, tracestate) are always sent. Default: none"`
-	Source        string            `yaml:"source" doc:"URI of the publisher in the cloudevents formats, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for the cloudevents formats"`
-	Batch         Batch             `yaml:"batch" doc:"Settings of cloudevents-batch, which sends many notifications in one request"`
-	Headers       map[string]string `yaml:"headers" secret:"true" doc:"Headers of every request, in printable ASCII. Headers that the sink itself sets are refused"`
-	Bearer        string            `yaml:"bearer" secret:"true" doc:"Bearer token for the Authorization header"`
-	User          string            `yaml:"user" doc:"Name of the user for basic authentication, without a colon"`
-	Password      string            `yaml:"password" secret:"true" doc:"Password of the user"`
-	Secret        string            `yaml:"secret" secret:"true" doc:"Secret for signing requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key with the prefix whsk_. If the URL's host comes from data, it must be an ed25519 key, because with a shared secret each receiver could forge requests to the others"`
-	Secrets       []string          `yaml:"secrets" secret:"true" doc:"More secrets like secret. Each of them signs every request, so that receivers can switch from one to another"`
-	MasterSecret  string            `yaml:"master_secret" secret:"true" doc:"Secret from which a signing secret is derived for each host, for receivers that must not know each other's secrets: base64 of 32 or more random bytes. No receiver gets it; waybill config secret prints the derived ones"`
-	MasterSecrets []string          `yaml:"master_secrets" secret:"true" doc:"More secrets like master_secret. A secret derived from each of them signs every request"`
-	Timeout       time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
-	Proxy         string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
-	TLS           TLS               `yaml:"tls"`
-	Guard         Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
+	URL      string            `yaml:"url" secret:"url" doc:"URL of the requests, http or https, or a template for it with {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}} or {{.Meta \"tenant-id\"}}. Values are percent-encoded. A notification that lacks the metadata is refused permanently. user:password@ becomes basic authentication. Required"`
+	Method   string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
+	Format   string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"Format of requests: envelope (the whole notification as JSON), json (the payload as the body, and the rest in headers, which signatures do not cover), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
+	Metadata []string          `yaml:"metadata" doc:"Metadata to send: names, prefixes with a *, or * for all. The content type and the trace context (traceparent, tracestate) are always sent. Default: none"`
+	Source   string            `yaml:"source" doc:"URI of the publisher in the cloudevents formats, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for the cloudevents formats"`
+	Batch    Batch             `yaml:"batch" doc:"Settings of cloudevents-batch, which sends many notifications in one request"`
+	Headers  map[string]string `yaml:"headers" secret:"true" doc:"Headers of every request, in printable ASCII. Headers that the sink itself sets are refused"`
+	Bearer   string            `yaml:"bearer" secret:"true" doc:"Bearer token for the Authorization header"`
+	User     string            `yaml:"user" doc:"Name of the user for basic authentication, without a colon"`
+	Password string            `yaml:"password" secret:"true" doc:"Password of the user"`
+	Secret   string            `yaml:"secret" secret:"true" doc:"Secret for signing requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key with the prefix whsk_. If the URL's host comes from data, it must be an ed25519 key, because with a shared secret each receiver could forge requests to the others"`
+	Secrets  []string          `yaml:"secrets" secret:"true" doc:"More secrets like secret. Each of them signs every request, so that receivers can switch from one to another"`
+	Timeout  time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
+	Proxy    string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
+	TLS      TLS               `yaml:"tls"`
+	Guard    Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
 
 	// TLSConfig replaces TLS, for settings that files cannot express, such as a key in
 	// hardware. New copies it. If it has no ServerName, the host of the connection is used.
@@ -92,20 +72,6 @@ type Batch struct {
 	Size     int           `yaml:"size" doc:"Most notifications in a batch, 2 to 10000. Default 100"`
 	Wait     time.Duration `yaml:"wait" doc:"How long a notification may wait for its batch to fill, up to 1m. Default 0s: a batch takes what is pending"`
 	MaxBytes int           `yaml:"max_bytes" doc:"Largest body of a request in bytes, 1024 to 67108864. A larger batch is split into several requests, in order; a larger event is sent alone. Default 1048576"`
-}
-
-// TLS has the certificates for https. The files are read again for each handshake, so renewed
-// certificates take effect without a restart.
-type TLS struct {
-	CAFile   string `yaml:"ca_file" doc:"PEM file of the certificate authorities to trust, instead of the system's"`
-	CertFile string `yaml:"cert_file" doc:"PEM file of the client's certificate, with its intermediate certificates"`
-	KeyFile  string `yaml:"key_file" doc:"PEM file of the private key of cert_file"`
-}
-
-// Guard refuses connections to private networks.
-type Guard struct {
-	Mode  string   `yaml:"mode" enum:"auto,on,off" doc:"Whether connections to private networks are refused: on, off or auto (on if the URL's host comes from data). It cannot check connections of a proxy, so it requires proxy: none if the environment sets one. Default auto"`
-	Allow []string `yaml:"allow" doc:"Networks that are allowed nevertheless, such as 10.1.0.0/16"`
 }
 
 var (
@@ -127,18 +93,20 @@ func (c *Config) SetDefaults() {
 	if c.Format == FormatBatch && c.Batch.MaxBytes == 0 {
 		c.Batch.MaxBytes = DefaultBatchBytes
 	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.Guard.Mode == "" {
-		c.Guard.Mode = GuardAuto
-	}
+	client := c.client()
+	client.SetDefaults()
+	c.Timeout, c.Guard.Mode = client.Timeout, client.Guard.Mode
+}
+
+// client returns the settings of the client that makes the requests.
+func (c *Config) client() *ClientConfig {
+	return &ClientConfig{Timeout: c.Timeout, Proxy: c.Proxy, TLS: c.TLS, Guard: c.Guard, AllowHTTP: true, TLSConfig: c.TLSConfig}
 }
 
 // defaultFormat returns FormatEnvelope if requests are signed, because signatures do not cover
 // headers.
 func (c *Config) defaultFormat() string {
-	if c.Secret != "" || len(c.Secrets) > 0 || c.MasterSecret != "" || len(c.MasterSecrets) > 0 {
+	if c.Secret != "" || len(c.Secrets) > 0 {
 		return FormatEnvelope
 	}
 	return FormatJSON
@@ -154,25 +122,18 @@ func (c *Config) Validate() error {
 
 // settings are the values that are computed once from a configuration.
 type settings struct {
-	destination  destination
-	metadata     selection
-	headers      http.Header
-	signer       signer
-	client       *http.Client // nil for the sink's own connections
-	tls          *tls.Config  // never nil
-	certificates *certificates.Certificates
-	dial         dialFunc   // nil for net.Dialer
-	guard        *guard     // nil for no guard
-	proxies      []*url.URL // all proxies that requests may use
-	proxy        func(*http.Request) (*url.URL, error)
-	credentials  []string // texts that errors must not repeat
+	destination destination
+	metadata    selection
+	headers     http.Header
+	keys        []signature.Key
+	connections connectionSettings
+	credentials []string // texts that errors must not repeat
 }
 
 // resolver computes the settings of a configuration, and collects all mistakes in it.
 type resolver struct {
 	*Config
 	settings
-	in       sinks.Instance
 	mistakes []error
 }
 
@@ -183,9 +144,10 @@ func (r *resolver) mistake(format string, a ...any) {
 // resolve computes the settings of a configuration whose defaults are set. The error joins all
 // mistakes.
 func (c *Config) resolve(in sinks.Instance) (*settings, error) {
-	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
-	r := &resolver{Config: c, settings: settings{headers: make(http.Header), client: in.HTTPClient, dial: in.Dial}, in: in}
-	r.checkLimits()
+	r := &resolver{Config: c}
+	if r.Method != http.MethodPost && r.Method != http.MethodPut {
+		r.mistake("method: %q is not offered; use POST or PUT", r.Method)
+	}
 	r.checkFormat()
 	r.readMetadata()
 	destination, user, err := newDestination(c.Method, c.URL)
@@ -196,26 +158,11 @@ func (c *Config) resolve(in sinks.Instance) (*settings, error) {
 	r.readHeaders()
 	r.readAuthorization(user)
 	r.readSecrets()
-	if r.client != nil {
-		r.refuseConnectionSettings()
-	} else {
-		r.readTLS(err == nil)
-		r.readGuard()
-		r.readProxy(err == nil)
-	}
+	r.readConnections(in, err == nil && strings.HasPrefix(strings.ToLower(r.URL), "http:"))
 	if len(r.mistakes) > 0 {
 		return nil, errors.Join(r.mistakes...)
 	}
 	return &r.settings, nil
-}
-
-func (r *resolver) checkLimits() {
-	if r.Method != http.MethodPost && r.Method != http.MethodPut {
-		r.mistake("method: %q is not offered; use POST or PUT", r.Method)
-	}
-	if r.Timeout < 0 {
-		r.mistake("timeout: %s is negative; leave it out for %s", r.Timeout, DefaultTimeout)
-	}
 }
 
 func (r *resolver) checkFormat() {
@@ -265,21 +212,12 @@ func (r *resolver) readMetadata() {
 }
 
 func (r *resolver) readHeaders() {
-	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		canonical := http.CanonicalHeaderKey(name)
-		switch _, twice := r.headers[canonical]; {
-		case twice:
-			r.mistake("headers.%s: is given twice, in different case", name)
-		case !isToken(name):
-			r.mistake("headers.%q: not a header name; use letters, digits and dashes", name)
-		case reserved(canonical, r.Format) != "":
-			r.mistake("headers.%s: %s", name, reserved(canonical, r.Format))
-		case !isPlain(r.Headers[name]):
-			r.mistake("headers.%s: the value is not printable ASCII without spaces around it; encode it as the receiver expects", name)
-		default:
-			r.headers[canonical] = []string{r.Headers[name]}
-			r.credentials = append(r.credentials, r.Headers[name])
-		}
+	var err error
+	if r.headers, err = parseHeaders(r.Headers, r.Format); err != nil {
+		r.mistakes = append(r.mistakes, err)
+	}
+	for _, values := range r.headers {
+		r.credentials = append(r.credentials, values...)
 	}
 }
 
@@ -329,24 +267,25 @@ func (r *resolver) readSecrets() {
 			err = errSharedSecret
 		}
 		r.credentials = append(r.credentials, signature.Credential(secret))
-		r.signer.keys = append(r.signer.keys, k)
-		if err != nil {
-			r.mistake("%s: %w", name, err)
-		}
-	}
-	for name, secret := range numbered("master_secret", r.MasterSecret, r.MasterSecrets) {
-		m, err := parseMaster(secret)
-		r.credentials = append(r.credentials, secret)
-		r.signer.masters = append(r.signer.masters, m)
+		r.keys = append(r.keys, k)
 		if err != nil {
 			r.mistake("%s: %w", name, err)
 		}
 	}
 }
 
+func (r *resolver) readConnections(in sinks.Instance, plain bool) {
+	var err error
+	to := peers{fixed: r.destination.fixed.url, open: r.destination.open, plain: plain}
+	if r.connections, err = r.client().resolve(in, to); err != nil {
+		r.mistakes = append(r.mistakes, err)
+	}
+	r.credentials = append(r.credentials, r.connections.passwords()...)
+}
+
 // errSharedSecret is the error of a symmetric secret for many receivers.
 var errSharedSecret = errors.New("the host of url comes from data, so all receivers would share it, and each could forge requests to the others; " +
-	"use master_secret with a new secret, from which a separate one is derived for each host, an ed25519 key, which begins with " + signature.PrivateKeyPrefix + ", or a sink for each receiver")
+	"use the kind webhooks for your customers, each with its own secret, an ed25519 key, which begins with " + signature.PrivateKeyPrefix + ", or a sink for each receiver")
 
 // numbered yields the values of a setting and of its plural, with their keys in the
 // configuration: secret, secrets[0], secrets[1].
@@ -361,167 +300,4 @@ func numbered(name, one string, more []string) iter.Seq2[string, string] {
 			}
 		}
 	}
-}
-
-// refuseConnectionSettings refuses the settings of connections, because the program's client
-// makes them.
-func (r *resolver) refuseConnectionSettings() {
-	for _, setting := range []struct {
-		key   string
-		given bool
-	}{
-		{"proxy", r.Proxy != ""},
-		{"tls", r.TLS != (TLS{})},
-		{"guard.mode", r.Guard.Mode == GuardOn},
-		{"guard.allow", len(r.Guard.Allow) > 0},
-		{"TLSConfig", r.TLSConfig != nil},
-	} {
-		if setting.given {
-			r.mistake("%s: the connections are made by the program's HTTP client; leave it out", setting.key)
-		}
-	}
-}
-
-func (r *resolver) readTLS(urlIsGood bool) {
-	r.tls = new(tls.Config)
-	if r.TLSConfig != nil {
-		r.tls = r.TLSConfig.Clone()
-		if r.TLS != (TLS{}) {
-			r.mistake("tls: the program has a TLSConfig, which replaces it; leave it out")
-		}
-	}
-	if r.tls.NextProtos == nil {
-		r.tls.NextProtos = []string{"h2", "http/1.1"}
-	}
-	plain := urlIsGood && strings.HasPrefix(strings.ToLower(r.URL), "http:")
-	if plain && r.TLS.CAFile != "" {
-		r.mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
-	}
-	if plain && r.TLS.CertFile != "" && r.TLS.KeyFile != "" {
-		r.mistake("tls.cert_file: url is plain http, where no certificate is sent; use https or leave it out")
-	}
-	var err error
-	files := certificates.Files{CA: r.TLS.CAFile, Cert: r.TLS.CertFile, Key: r.TLS.KeyFile}
-	if r.certificates, err = certificates.New(files, r.in.Logger); err != nil {
-		r.mistakes = append(r.mistakes, err)
-	}
-}
-
-func (r *resolver) readGuard() {
-	g := new(guard)
-	for i, text := range r.Guard.Allow {
-		prefix, err := netip.ParsePrefix(text)
-		switch {
-		case err != nil:
-			r.mistake("guard.allow[%d]: %q is not a network; write it like 10.1.0.0/16 or fd00:1::/32", i, text)
-		case prefix != prefix.Masked():
-			r.mistake("guard.allow[%d]: %s has bits set after its length; do you mean %s?", i, text, prefix.Masked())
-		case prefix.Addr().Is4In6():
-			r.mistake("guard.allow[%d]: %s is an IPv4 network written as IPv6; write the IPv4 network", i, text)
-		}
-		g.allowed = append(g.allowed, prefix)
-	}
-	switch r.Guard.Mode {
-	case GuardOn:
-		r.guard = g
-	case GuardAuto:
-		if r.destination.open {
-			r.guard = g
-		}
-	case GuardOff:
-		if len(r.Guard.Allow) > 0 {
-			r.mistake("guard.allow: has exceptions for a guard that is off; leave it out")
-		}
-	default:
-		r.mistake("guard.mode: %q is not offered; use auto, on or off", r.Guard.Mode)
-	}
-}
-
-// readProxy determines the proxy. Without the setting it comes from the environment: once for a
-// fixed host, and for each request if hosts come from data.
-func (r *resolver) readProxy(urlIsGood bool) {
-	switch r.Proxy {
-	case noProxy:
-		r.proxy = http.ProxyURL(nil)
-		return
-	case "":
-		if urlIsGood {
-			r.readEnvironment()
-		}
-	default:
-		proxy, err := parseProxy(r.Proxy)
-		if err != nil {
-			r.mistake("proxy: %w", err)
-			return
-		}
-		r.proxy, r.proxies = http.ProxyURL(proxy), []*url.URL{proxy}
-		if password, ok := proxy.User.Password(); ok {
-			r.credentials = append(r.credentials, password)
-		}
-	}
-	if r.guard != nil && len(r.proxies) > 0 {
-		r.mistake("proxy: the guard cannot check the connections of %s; use proxy: none, or guard.mode: off if the proxy keeps requests out of private networks",
-			r.proxies[0].Redacted())
-	}
-}
-
-func (r *resolver) readEnvironment() {
-	urls := []*url.URL{r.destination.fixed.url}
-	r.proxy = http.ProxyFromEnvironment
-	if r.destination.open {
-		urls = []*url.URL{{Scheme: "http", Host: "partner.invalid"}, {Scheme: "https", Host: "partner.invalid"}}
-	}
-	for _, u := range urls {
-		proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
-		if err != nil {
-			r.mistake("proxy: from the environment: %w", err)
-			return
-		}
-		if proxy != nil {
-			r.proxies = append(r.proxies, proxy)
-		}
-		if !r.destination.open {
-			r.proxy = http.ProxyURL(proxy)
-		}
-	}
-}
-
-// parseProxy parses the URL of a proxy. Its errors do not quote a URL with a password.
-func parseProxy(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil && strings.Contains(raw, "@"):
-		return nil, errors.New("cannot be parsed; percent-encode special characters of user and password")
-	case err != nil:
-		return nil, fmt.Errorf("cannot be parsed: %w", errors.Unwrap(err))
-	case !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme):
-		return nil, fmt.Errorf("scheme %q is not offered; start it with http://, https://, socks5:// or socks5h://, or use none", u.Scheme)
-	case u.Hostname() == "":
-		return nil, errors.New("has no host")
-	}
-	return u, nil
-}
-
-// reserved returns why a header cannot be configured, or "" if it can.
-func reserved(canonical, format string) string {
-	switch canonical {
-	case "Host":
-		return "comes from url"
-	case "Content-Type":
-		return "comes from the notification's metadata " + strconv.Quote("content-type")
-	case headerTraceparent, headerTracestate:
-		return "comes from the notification's metadata"
-	case webhook.HeaderIdempotencyKey:
-		return "is the notification's id"
-	case "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
-		"Te", "Trailer", "Upgrade", "Expect", "Accept-Encoding":
-		return "belongs to the connection and cannot be set"
-	}
-	if strings.HasPrefix(canonical, "Waybill-") || strings.HasPrefix(canonical, "Webhook-") {
-		return "is written by the sink; choose another name"
-	}
-	if strings.HasPrefix(canonical, eventHeaderPrefix) && isEvents(format) {
-		return "belongs to the event; choose another name"
-	}
-	return ""
 }

@@ -31,8 +31,8 @@ timeout: 3s
 	require.NoError(t, err)
 	sink := built.(*Sink)
 	assert.Equal(t, "PUT https://partner.example", sink.destination.fixed.target)
-	assert.Equal(t, 3*time.Second, sink.timeout)
-	assert.True(t, sink.signer.signs())
+	assert.Equal(t, 3*time.Second, sink.client.timeout)
+	assert.Len(t, sink.keys, 1)
 }
 
 func TestOnlyTheURLIsRequired(t *testing.T) {
@@ -40,8 +40,8 @@ func TestOnlyTheURLIsRequired(t *testing.T) {
 	require.NoError(t, err)
 	sink := built.(*Sink)
 	assert.Equal(t, "POST http://partner.example", sink.destination.fixed.target)
-	assert.Equal(t, DefaultTimeout, sink.timeout)
-	assert.False(t, sink.signer.signs())
+	assert.Equal(t, DefaultTimeout, sink.client.timeout)
+	assert.Empty(t, sink.keys)
 }
 
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
@@ -144,7 +144,7 @@ guard: {mode: off}
 	assert.Equal(t, 65536, sink.maxBytes)
 	assert.Equal(t, "/shop", sink.source)
 	assert.Equal(t, []string{"Basic c2hvcDpzZWNyZXQ="}, sink.headers["Authorization"])
-	assert.Len(t, sink.signer.keys, 1)
+	assert.Len(t, sink.keys, 1)
 	assert.Equal(t, map[string]bool{"proxy.example:1080": true}, ownOf(sink).dialer.proxies)
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxIdleConnections is the most requests that a sink may have in flight. With fewer idle
+	// maxIdleConnections is the most requests that a client may have in flight. With fewer idle
 	// connections, it would close and open connections all the time.
 	maxIdleConnections = 1024
 
@@ -74,7 +74,7 @@ type dialer struct {
 	closed bool
 }
 
-func newDialer(o *settings, timeout time.Duration) *dialer {
+func newDialer(o *connectionSettings, timeout time.Duration) *dialer {
 	d := &dialer{
 		tcp:          newTCP(o.dial, o.guard),
 		tls:          o.tls,
@@ -84,7 +84,7 @@ func newDialer(o *settings, timeout time.Duration) *dialer {
 		open:         make(map[*connection]struct{}),
 	}
 	d.behindProxy = d.tls.Clone()
-	if fixed := o.destination.fixed.url; fixed != nil && d.behindProxy.ServerName == "" {
+	if fixed := o.fixed; fixed != nil && d.behindProxy.ServerName == "" {
 		d.behindProxy.ServerName = fixed.Hostname()
 	}
 	d.certificates.Apply(d.behindProxy)
@@ -186,8 +186,8 @@ func (c *connection) Close() error {
 
 // probe returns a function that opens and closes a connection to the fixed host, or to the
 // proxy. If the host comes from data and there is no proxy, the function does nothing.
-func (d *dialer) probe(o *settings) func(context.Context) error {
-	peer := o.destination.fixed.url
+func (d *dialer) probe(o *connectionSettings) func(context.Context) error {
+	peer := o.fixed
 	if len(o.proxies) > 0 {
 		peer = o.proxies[0]
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -53,7 +54,7 @@ func newDestination(method, raw string) (destination, *url.Userinfo, error) {
 			return d, nil, checkOpen(start)
 		}
 	}
-	u, err := parseURL(start)
+	u, err := parseURL(start, anyScheme)
 	if err != nil {
 		return destination{}, nil, err
 	}
@@ -140,7 +141,7 @@ func (d *destination) of(delivery *notification.Delivery) (endpoint, error) {
 	if err := d.template.Execute(&b, newURLData(delivery)); err != nil {
 		return endpoint{}, fmt.Errorf("url: %w", err)
 	}
-	u, err := parseGeneratedURL(b.String())
+	u, err := parseGeneratedURL(b.String(), anyScheme)
 	if err != nil {
 		return endpoint{}, fmt.Errorf("url: the result of the template for this notification %w", err)
 	}
@@ -157,11 +158,11 @@ func (d *destination) of(delivery *notification.Delivery) (endpoint, error) {
 // parseGeneratedURL is parseURL for the result of a template. It also refuses URLs that are
 // too long or have an empty part of the host or a dot segment in the path, since such a URL
 // comes from unexpected data.
-func parseGeneratedURL(raw string) (*url.URL, error) {
+func parseGeneratedURL(raw string, schemes []string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("is %d bytes long, the limit is %d", len(raw), maxURL)
 	}
-	u, err := parseURL(raw)
+	u, err := parseURL(raw, schemes)
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +221,12 @@ func (v urlValue) String() string {
 
 const upperHexDigits = "0123456789ABCDEF"
 
-// parseURL parses an absolute http or https URL. Its errors quote only scheme, host and port,
-// because the rest may contain a secret.
-func parseURL(raw string) (*url.URL, error) {
+// anyScheme are the schemes of URLs.
+var anyScheme = []string{"https", "http"}
+
+// parseURL parses an absolute URL with one of the schemes. Its errors quote only scheme, host and
+// port, because the rest may contain a secret.
+func parseURL(raw string, schemes []string) (*url.URL, error) {
 	if raw == "" {
 		return nil, errors.New("is missing; give the address for the requests, such as https://partner.example/hooks")
 	}
@@ -235,8 +239,8 @@ func parseURL(raw string) (*url.URL, error) {
 	}
 	port, _ := strconv.Atoi(u.Port()) // 0 for ""; Parse has checked that the others are digits
 	switch {
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("scheme %q is not offered; start it with https:// or http://", u.Scheme)
+	case !slices.Contains(schemes, u.Scheme):
+		return nil, fmt.Errorf("scheme %q is not offered; start it with %s://", u.Scheme, strings.Join(schemes, ":// or "))
 	case u.Hostname() == "":
 		return nil, errors.New("has no host")
 	case !isPlain(u.Host):
@@ -247,4 +251,19 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("the fragment after # would not be sent; leave it out")
 	}
 	return u, nil
+}
+
+// originOf returns scheme, host and port in the form of RFC 6454, section 6.2.
+func originOf(u *url.URL) string {
+	host, defaultPort := strings.ToLower(u.Hostname()), 443
+	if u.Scheme == "http" {
+		defaultPort = 80
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port, err := strconv.Atoi(u.Port()); err == nil && port != defaultPort {
+		return u.Scheme + "://" + host + ":" + strconv.Itoa(port)
+	}
+	return u.Scheme + "://" + host
 }

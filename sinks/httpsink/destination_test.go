@@ -160,3 +160,23 @@ func FuzzATemplateNeverPanics(f *testing.F) {
 		}
 	})
 }
+
+func TestADestinationIsSchemeHostAndPort(t *testing.T) {
+	for raw, origin := range map[string]string{
+		"https://partner.example/hooks?a=b":      "https://partner.example",
+		"HTTPS://Partner.EXAMPLE:443":            "https://partner.example",
+		"https://user:password@partner.example/": "https://partner.example",
+		"https://partner.example:0443":           "https://partner.example",
+		"https://partner.example:":               "https://partner.example",
+		"https://partner.example:80":             "https://partner.example:80",
+		"http://partner.example:80/":             "http://partner.example",
+		"http://partner.example:443":             "http://partner.example:443",
+		"https://other.partner.example":          "https://other.partner.example",
+		"https://[2001:DB8::1]:8443/":            "https://[2001:db8::1]:8443",
+		"https://[2001:db8::1]:443/":             "https://[2001:db8::1]",
+	} {
+		u, err := url.Parse(raw)
+		require.NoError(t, err)
+		assert.Equal(t, origin, originOf(u), raw)
+	}
+}

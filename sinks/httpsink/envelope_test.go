@@ -33,7 +33,7 @@ func TestASignedRequestHasEverythingInItsBody(t *testing.T) {
 
 func TestTheFormatOfSignedRequestsIsTheEnvelope(t *testing.T) {
 	for want, configs := range map[string][]Config{
-		FormatEnvelope: {{Secret: vectorSecret}, {Secrets: []string{vectorSecret}}, {MasterSecret: masterSecret}, {MasterSecrets: []string{masterSecret}}, {Format: FormatEnvelope}},
+		FormatEnvelope: {{Secret: vectorSecret}, {Secrets: []string{vectorSecret}}, {Format: FormatEnvelope}},
 		FormatJSON:     {{}, {Format: FormatJSON, Secret: vectorSecret}},
 		FormatBinary:   {{Format: FormatBinary, Source: source, Secret: vectorSecret}},
 	} {

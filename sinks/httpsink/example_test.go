@@ -100,16 +100,47 @@ func ExampleReceive() {
 	// failed: true for good: true
 }
 
-// Each receiver gets a different secret, which is derived from a master secret.
-func ExampleDeriveSecret() {
-	const master = "YWJjZGFiY2RhYmNkYWJjZGFiY2RhYmNkYWJjZGFiY2Q=" // openssl rand -base64 32
-	for _, receiver := range []string{"https://one.example/hooks", "https://two.example:8443/"} {
-		secret, err := httpsink.DeriveSecret(master, receiver)
-		fmt.Println(receiver, secret, err)
-	}
+// Each customer has its own URL and secrets, which the program checks when the customer enters
+// them, and a client posts to all of them.
+func ExampleClient() {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	verified, err := webhook.Receiver{Secrets: []string{secret}}.Verify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.Header.Get("webhook-id"), r.Header.Get("X-Shop"))
+		w.Header().Set("X-Request-Id", "7f3a")
+		_, _ = io.WriteString(w, "thank you")
+	}))
+	check(err)
+	customer := httptest.NewServer(verified)
+	defer customer.Close()
+
+	// The customer of this example is in a private network, and has no certificate.
+	c := httpsink.ClientConfig{AllowHTTP: true, Guard: httpsink.Guard{Allow: []string{"127.0.0.0/8"}}, Proxy: "none"}
+	fmt.Println(c.CheckURL("https://10.0.0.7/hooks"))
+	check(c.CheckURL(customer.URL))
+
+	client, err := httpsink.NewClient(sinks.Instance{Name: "customers"}, c)
+	check(err)
+	defer client.Close()
+	keys, err := httpsink.ParseSecrets([]string{secret})
+	check(err)
+	exchange, receipt, err := client.Post(context.Background(), httpsink.Post{
+		URL:    customer.URL + "/hooks",
+		Header: map[string]string{"X-Shop": "1"},
+		ID:     "msg_1",
+		Body:   []byte(`{"order":42}`),
+		Keys:   keys,
+	})
+	fmt.Println(exchange.Status, string(exchange.Body), receipt, err)
 	// Output:
-	// https://one.example/hooks whsec_sQeDN1orGMy6VILDmjAt4ZCF670PF75yehSbUDWGveY= <nil>
-	// https://two.example:8443/ whsec_OhnWfRXN3rnZnzcGyK42vzC9kB1XVsQZ+WM1e8HBQ7s= <nil>
+	// 10.0.0.7 is a private network, which the guard refuses; guard.allow makes exceptions
+	// msg_1 1
+	// 200 thank you http 200 7f3a <nil>
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 // Build returns all mistakes of a configuration at once.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
@@ -41,30 +42,33 @@ func (s *Sink) header(d *notification.Delivery) headerWriter {
 	return w
 }
 
+// newHeader makes the headers that all requests of the sink have; size is the number of further
+// headers.
+func (s *Sink) newHeader(size int) headerWriter { return newHeader(s.headers, s.keys, size) }
+
 // newHeader makes the headers that all requests have; size is the number of further headers.
-func (s *Sink) newHeader(size int) headerWriter {
+func newHeader(configured http.Header, keys []signature.Key, size int) headerWriter {
 	size += 3 // User-Agent, Idempotency-Key, and Content-Type
-	if s.signer.signs() {
+	if len(keys) > 0 {
 		size += 3
 	}
-	h := make(http.Header, size+len(s.headers)) // growing the map would cost more than all values
-	for name, values := range s.headers {
+	h := make(http.Header, size+len(configured)) // growing the map would cost more than all values
+	for name, values := range configured {
 		h[name] = values // shared, because they are never changed
 	}
 	w := headerWriter{h, make([]string, 0, size)}
-	if _, configured := h["User-Agent"]; !configured {
+	if _, own := h["User-Agent"]; !own {
 		w.set("User-Agent", userAgent)
 	}
 	return w
 }
 
-// finish makes a message of headers and body. It adds the idempotency key and the signatures.
-func (s *Sink) finish(w headerWriter, to endpoint, id string, body []byte) message {
+// finish adds the idempotency key and the signatures.
+func (w *headerWriter) finish(keys []signature.Key, id string, at time.Time, body []byte) {
 	w.set(webhook.HeaderIdempotencyKey, id)
-	if s.signer.signs() {
-		s.signer.sign(&w, to.url, id, s.now(), body)
+	if len(keys) > 0 {
+		w.sign(keys, id, at, body)
 	}
-	return message{w.header, body}
 }
 
 // headerWriter sets headers whose values share one allocation.

@@ -18,7 +18,7 @@ import (
 // again, because a server's address may move.
 const maxConnectionAge = 5 * time.Minute
 
-// pool keeps the connections of a sink. Each is a link. A link that refuses, fails or is old gets no
+// pool keeps the connections of a client. Each is a link. A link that refuses, fails or is old gets no
 // more requests, while the others are not disturbed.
 type pool struct {
 	dialer *dialer
@@ -64,13 +64,13 @@ type use struct {
 	major  int  // version of HTTP of the answer; 0: none
 }
 
-var _ exchange = (*use)(nil)
+var _ roundTripper = (*use)(nil)
 
 func newPool(d *dialer, proxy func(*http.Request) (*url.URL, error)) *pool {
 	return &pool{dialer: d, proxy: proxy, maxAge: maxConnectionAge, hosts: make(map[string]*host)}
 }
 
-func (p *pool) take(to *url.URL) exchange {
+func (p *pool) take(to *url.URL) roundTripper {
 	now := time.Now()
 	var old []*link
 	defer func() { p.closeAll(old) }()
@@ -165,7 +165,7 @@ var errNotProcessed = errors.New("the server did not process the request")
 // bodyAgain limits how often the transport repeats a request. One that was lost with a kept-alive
 // HTTP/1.1 connection is repeated once, on a new one, since the link has no other: if the notification
 // crashes the receiver, no more connections are lost. The transport repeats a request on HTTP/2
-// only if the server has not processed it. Then the sink does it itself, on another link, since the
+// only if the server has not processed it. Then the client does it itself, on another link, since the
 // transport would pause.
 func (u *use) bodyAgain(body func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
 	calls := 0

@@ -327,7 +327,7 @@ func TestAServerThatProcessesNothingIsNotAskedForEver(t *testing.T) {
 	_, err := sink.Deliver(t.Context(), newDelivery())
 	require.NoError(t, err)
 	atomic.StoreInt32(&server.perConnection, 0)
-	sink.timeout = 300 * time.Millisecond
+	sink.client.timeout = 300 * time.Millisecond
 	_, err = sink.Deliver(t.Context(), newDelivery())
 	require.Error(t, err)
 	assert.LessOrEqual(t, server.refused.Load(), int64(10))

@@ -28,7 +28,7 @@ func requestOf(t testing.TB, c Config, d *notification.Delivery) *http.Request {
 	c.URL = "https://partner.example/hooks"
 	sink, err := New(sinks.Instance{}, c)
 	require.NoError(t, err)
-	return sink.request(t.Context(), sink.destination.fixed, sink.message(d, sink.destination.fixed))
+	return sink.client.attempt(t.Context(), sink.request(d, sink.destination.fixed))
 }
 
 func (r received) again() *http.Request {
@@ -55,8 +55,6 @@ func TestAReceiverGetsThePublishedEnvelope(t *testing.T) {
 	require.NoError(t, err)
 	privateKey := signature.PrivateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
 	publicKey := signature.PublicKeyPrefix + base64.StdEncoding.EncodeToString(public)
-	derived, err := DeriveSecret(masterSecret, "https://partner.example")
-	require.NoError(t, err)
 	d := describedOrder()
 	for name, tt := range map[string]struct {
 		sender  Config
@@ -65,7 +63,6 @@ func TestAReceiverGetsThePublishedEnvelope(t *testing.T) {
 		"symmetric":     {Config{Secret: vectorSecret}, []string{vectorSecret}},
 		"plain":         {Config{Secret: vectorSecret}, []string{strings.TrimPrefix(vectorSecret, signature.SecretPrefix)}},
 		"ed25519":       {Config{Secret: privateKey}, []string{publicKey}},
-		"derived":       {Config{MasterSecret: masterSecret}, []string{derived}},
 		"sender's next": {Config{Secrets: []string{newSecret(), privateKey, vectorSecret}}, []string{vectorSecret}},
 		"either":        {Config{Secret: privateKey}, []string{newSecret(), publicKey}},
 	} {

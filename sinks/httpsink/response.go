@@ -39,12 +39,34 @@ var receiptHeaders = []string{"X-Request-Id", "Request-Id", "X-Message-Id"}
 // maxReceiptID is the maximum length in bytes of the id in a receipt.
 const maxReceiptID = 128
 
-// receipt returns the status, and the id that the destination gave to the request, if any.
-func (s *Sink) receipt(resp *http.Response) notification.Receipt {
-	receipt := "http " + strconv.Itoa(resp.StatusCode)
+// beginningOf reads the beginning of a response's body, up to an error.
+func beginningOf(resp *http.Response) []byte {
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		_ = resp.Body.Close() // this body is the connection itself, and does not end
+		resp.Body = http.NoBody
+		return nil
+	case resp.Body == http.NoBody:
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxExchangeBody))
+	return body
+}
+
+// judge returns what an answer means. Any 2xx is a success.
+func (c *Client) judge(r request, x Exchange) (notification.Receipt, error) {
+	if x.Status/100 == 2 {
+		return receiptOf(r, x), nil
+	}
+	return "", c.responseError(r, x)
+}
+
+// receiptOf returns the status, and the id that the destination gave to the request, if any.
+func receiptOf(r request, x Exchange) notification.Receipt {
+	receipt := "http " + strconv.Itoa(x.Status)
 	for _, name := range receiptHeaders {
-		if values := resp.Header[name]; len(values) > 0 && values[0] != "" {
-			id := s.excerpt.clean(values[0])
+		if values := x.Header[name]; len(values) > 0 && values[0] != "" {
+			id := r.excerpt().clean(values[0])
 			return notification.Receipt(strings.TrimRight(receipt+" "+strings.ToValidUTF8(id[:min(len(id), maxReceiptID)], ""), " "))
 		}
 	}
@@ -56,26 +78,22 @@ func (s *Sink) receipt(resp *http.Response) notification.Receipt {
 // A response that refuses the sink as a whole is unavailable, because the delivery is not the
 // cause. If the URL comes from data, the response is only about that URL, so the delivery is
 // retried. A response that says when to come back, such as a 429 with Retry-After, is throttled.
-func (s *Sink) responseError(to endpoint, resp *http.Response) error {
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		_ = resp.Body.Close() // this body is the connection itself, and does not end
-		resp.Body = http.NoBody
-	}
-	excerpt := s.excerpt.without(to.url)
+func (c *Client) responseError(r request, x Exchange) error {
+	excerpt := r.excerpt().without(r.to.url)
 	e := &ResponseError{
-		Target: to.target,
-		Status: resp.StatusCode,
-		Body:   excerpt.read(resp.Body),
+		Target: r.to.target,
+		Status: x.Status,
+		Body:   excerpt.clean(string(x.Body)),
 	}
 	if e.Status/100 == 3 {
-		e.Location = excerpt.clean(resp.Header.Get("Location"))
+		e.Location = excerpt.clean(x.Header.Get("Location"))
 	}
 	err := sinks.WithAnswer(e, e.Body)
-	until, throttled := retryAfter(resp.Header.Get("Retry-After"), s.now())
+	until, throttled := retryAfter(x.Header.Get("Retry-After"), c.now())
 	switch {
-	case e.Status == http.StatusProxyAuthRequired && s.connections.proxied():
+	case e.Status == http.StatusProxyAuthRequired && c.connections.proxied():
 		return sinks.Unavailable(err) // the proxy would refuse every delivery
-	case refusesSink(e.Status) && s.destination.template == nil:
+	case refusesSink(e.Status) && !c.many:
 		return sinks.Unavailable(err)
 	case usesRetryAfter(e.Status) && throttled:
 		return sinks.Throttled(until, err)
@@ -145,25 +163,26 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 func isDecimal(text string) bool { return text != "" && strings.Trim(text, "0123456789.") == "" }
 
 // noResponse returns the error of an attempt without a response. ctx is the engine's context,
-// and bounded the same with the sink's timeout.
+// and bounded the same with the client's timeout.
 //
 // If the guard refuses a host from data, the notification is the cause. A fixed host belongs to the
 // sink, and its name may resolve to a private address only temporarily.
-func (s *Sink) noResponse(ctx, bounded context.Context, to endpoint, err error) error {
+func (c *Client) noResponse(ctx, bounded context.Context, r request, err error) error {
 	var guarded *guardError
+	to := r.to
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", to.target, ctx.Err())
-	case errors.As(err, &guarded) && s.destination.open:
+	case errors.As(err, &guarded) && c.open:
 		return sinks.Invalid(fmt.Errorf("%s: %w", to.target, err))
 	case isUnreachable(err):
-		return sinks.Unavailable(fmt.Errorf("%s: %w", to.target, s.excerpt.credentials.Error(err)))
+		return sinks.Unavailable(fmt.Errorf("%s: %w", to.target, r.excerpt().credentials.Error(err)))
 	case bounded.Err() != nil:
-		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", to.target, s.timeout, bounded.Err()))
+		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", to.target, c.timeout, bounded.Err()))
 	case isLost(err):
 		return sinks.Transient(fmt.Errorf("%s: %w", to.target, err))
 	}
-	text := s.excerpt.without(to.url).clean(err.Error())
+	text := r.excerpt().without(to.url).clean(err.Error())
 	return sinks.Transient(sinks.WithAnswer(&unreadable{to.target, err}, text))
 }
 
@@ -185,7 +204,7 @@ func (e *unreadable) Error() string { return e.target + ": the answer cannot be 
 func (e *unreadable) Unwrap() error { return e.err }
 
 // isUnreachable reports whether an error is about making the connection. Nearly all such errors
-// come from the sink's dialer and are a connectError. The others are those of TLS with a server
+// come from the client's dialer and are a connectError. The others are those of TLS with a server
 // behind a proxy, of a SOCKS proxy, and of a TLS 1.3 server that rejects the client after the
 // handshake. With HTTP/2, net/http does not always return the latter.
 func isUnreachable(err error) bool {
@@ -232,12 +251,6 @@ func (x excerpt) without(u *url.URL) excerpt {
 		secrets = append(secrets, values...)
 	}
 	return excerpt{x.limit, x.credentials.With(secrets...)}
-}
-
-// read returns the beginning of body, up to the limit or an error.
-func (x excerpt) read(body io.Reader) string {
-	raw, _ := io.ReadAll(io.LimitReader(body, int64(x.limit)))
-	return x.clean(string(raw))
 }
 
 // clean cuts text off at the limit, removes credentials, including one that is cut off at the

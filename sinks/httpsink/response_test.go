@@ -129,7 +129,7 @@ func TestRetryAfter(t *testing.T) {
 		w.WriteHeader(status)
 	})
 	sink := r.sink(t, Config{})
-	sink.now = func() time.Time { return now }
+	sink.client.now = func() time.Time { return now }
 	for _, status = range []int{408, 425, 429, 502, 503, 504} {
 		for _, tt := range tests {
 			value = tt.value
@@ -244,7 +244,7 @@ func TestADeliveryDoesNotWaitForABodyThatNeverEnds(t *testing.T) {
 			} {
 				t.Run(fmt.Sprint(name, " ", status, " ", protocol), func(t *testing.T) {
 					t.Parallel()
-					sink.bodyTime = 2 * time.Second
+					sink.client.bodyTime = 2 * time.Second
 					ctx, cancel := context.WithTimeout(t.Context(), soon)
 					defer cancel()
 					receipt, err := sink.Deliver(ctx, newDelivery())
@@ -361,7 +361,7 @@ func TestAnExcerptIsShortTextWithoutCredentials(t *testing.T) {
 		limit := rapid.IntRange(1, 64).Draw(t, "limit")
 		body := strings.Join(parts, "")
 
-		got := newExcerpt(limit, []string{credential}).read(strings.NewReader(body))
+		got := newExcerpt(limit, []string{credential}).clean(body)
 
 		assert.LessOrEqual(t, len(got), limit)
 		assert.True(t, utf8.ValidString(got), "%q", got)

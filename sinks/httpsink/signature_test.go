@@ -49,7 +49,7 @@ func TestTheSignatureMatchesThePublishedVector(t *testing.T) {
 	for _, secret := range []string{vectorSecret, strings.TrimPrefix(vectorSecret, "whsec_")} {
 		r := newReceiver(t)
 		sink := r.sink(t, Config{Format: FormatJSON, Secret: secret})
-		sink.now = func() time.Time { return time.Unix(vectorTimestamp, 999) }
+		sink.client.now = func() time.Time { return time.Unix(vectorTimestamp, 999) }
 		d := newDelivery()
 		d.ID, d.Payload = vectorID, []byte(vectorBody)
 
@@ -68,7 +68,7 @@ func TestEachAttemptIsSignedWithItsOwnTime(t *testing.T) {
 	sink := r.sink(t, Config{Format: FormatJSON, Secret: vectorSecret})
 	d := newDelivery()
 	for _, at := range []int64{1700000000, 1700000060} {
-		sink.now = func() time.Time { return time.Unix(at, 0) }
+		sink.client.now = func() time.Time { return time.Unix(at, 0) }
 		_, err := sink.Deliver(t.Context(), d)
 		require.NoError(t, err)
 	}
@@ -226,4 +226,36 @@ func TestSecretsOutsideTheStandardAreRefused(t *testing.T) {
 			assert.NotContains(t, err.Error(), strings.TrimPrefix(secret, signature.SecretPrefix))
 		})
 	}
+}
+
+// With a shared secret, each receiver could forge requests to the others.
+func TestReceiversDoNotShareASecret(t *testing.T) {
+	plain := strings.TrimPrefix(vectorSecret, "whsec_")
+	for name, c := range map[string]Config{
+		"secret":     {Secret: vectorSecret},
+		"secrets[1]": {Secrets: []string{newPrivateKey(t), vectorSecret}},
+		"secrets[0]": {Secrets: []string{plain}},
+	} {
+		for _, url := range []string{"https://{{.Metadata.host}}/", "https://{{.Metadata.tenant}}.partner.example/hooks", "https://partner.example:{{.Version}}/"} {
+			c.URL = url
+			_, err := New(sinks.Instance{}, c)
+			require.ErrorContains(t, err, name+": the host of url comes from data, so all receivers would share it, and each could forge requests to the others; use the kind webhooks for your customers, each with its own secret")
+			assert.ErrorContains(t, err, signature.PrivateKeyPrefix)
+			assert.ErrorContains(t, err, "a sink for each receiver")
+			assert.NotContains(t, err.Error(), plain)
+		}
+	}
+	for _, c := range []Config{
+		{Secret: newPrivateKey(t), URL: "https://{{.Metadata.host}}/"},
+		{Secret: vectorSecret, URL: "https://partner.example/{{.Metadata.tenant}}"},
+	} {
+		assert.NoError(t, c.Validate(), c.URL)
+	}
+}
+
+func newPrivateKey(t *testing.T) string {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	return signature.PrivateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
 }

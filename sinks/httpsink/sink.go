@@ -30,32 +30,27 @@ package httpsink
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
 )
 
 // Sink sends deliveries to one URL, or to a URL for each. It makes batches only in the format
 // [FormatBatch]. All methods are safe for concurrent use.
 type Sink struct {
+	client      *Client
 	destination destination
 	format      string
 	source      string // of CloudEvents
 	metadata    selection
 	batch       sinks.BatchLimits
 	maxBytes    int // of a request with a batch
-	timeout     time.Duration
-	bodyTime    time.Duration
-	excerpt     excerpt
-	connections connections
-	template    *http.Request
 	headers     http.Header
-	signer      signer
-	now         func() time.Time
+	keys        []signature.Key
+	excerpt     func() excerpt
 }
 
 var (
@@ -89,20 +84,18 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+	excerpted := newExcerpt(sinks.MaxAnswer, o.credentials)
 	s := &Sink{
+		client:      newClient(&o.connections, c.Timeout, c.Method),
 		destination: o.destination,
 		format:      c.Format,
 		source:      c.Source,
 		metadata:    o.metadata,
-		timeout:     c.Timeout,
-		bodyTime:    bodyTime,
-		excerpt:     newExcerpt(sinks.MaxAnswer, o.credentials),
-		connections: newConnections(o, c.Timeout),
-		template:    &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
 		headers:     o.headers,
-		signer:      o.signer,
-		now:         time.Now,
+		keys:        o.keys,
+		excerpt:     func() excerpt { return excerpted },
 	}
+	s.client.many, s.client.open = o.destination.template != nil, o.destination.open
 	if c.Format == FormatBatch {
 		s.maxBytes = c.Batch.MaxBytes
 		s.batch = sinks.BatchLimits{Size: c.Batch.Size, Wait: c.Batch.Wait, Ordered: true}
@@ -119,7 +112,8 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", sinks.Invalid(err)
 	}
-	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d, to))
+	_, receipt, err := s.client.send(ctx, time.Now().Add(s.client.timeout), s.request(d, to))
+	return receipt, err
 }
 
 // Destination returns scheme, host and port if they come from data; "" if they are fixed,
@@ -138,7 +132,7 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 // Close closes the sink's own connections at once, including those of a running call. Later
 // calls are unavailable.
 func (s *Sink) Close(context.Context) error {
-	s.connections.close()
+	s.client.Close()
 	return nil
 }
 
@@ -146,23 +140,17 @@ func (s *Sink) Close(context.Context) error {
 // nothing. If it cannot connect, it returns an unavailable error. If hosts come from data, it
 // checks nothing.
 func (s *Sink) CheckHealth(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, s.timeout)
+	bounded, cancel := context.WithTimeout(ctx, s.client.timeout)
 	defer cancel()
-	if err := s.connections.check(bounded); err != nil {
-		return s.noResponse(ctx, bounded, s.destination.fixed, err)
+	if err := s.client.connections.check(bounded); err != nil {
+		return s.client.noResponse(ctx, bounded, request{to: s.destination.fixed, excerpt: s.excerpt}, err)
 	}
 	return nil
 }
 
-// message has the headers and the body of a request.
-type message struct {
-	header http.Header
-	body   []byte // not shared with the delivery
-}
-
-// message makes the message of one attempt. It copies the payload, because the transport may
+// request makes the request of one attempt. It copies the payload, because the transport may
 // still read the body of a cancelled attempt after Deliver has returned.
-func (s *Sink) message(d *notification.Delivery, to endpoint) message {
+func (s *Sink) request(d *notification.Delivery, to endpoint) request {
 	id := encodeValue(d.ID)
 	switch s.format {
 	case FormatBinary:
@@ -172,84 +160,21 @@ func (s *Sink) message(d *notification.Delivery, to endpoint) message {
 	case FormatStructured:
 		return s.finish(s.bodyHeader(d, contentTypeEvent), to, id, s.appendEvent(nil, d))
 	case FormatBatch:
-		m, _ := s.batchMessage([]*notification.Delivery{d})
-		return m
+		r, _ := s.batchRequest([]*notification.Delivery{d})
+		return r
 	}
 	return s.finish(s.header(d), to, id, bytes.Clone(d.Payload))
 }
 
-// batchMessage makes the message of the first n deliveries of the batch, as many as one request
+// batchRequest makes the request of the first n deliveries of the batch, as many as one request
 // can have.
-func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
+func (s *Sink) batchRequest(batch []*notification.Delivery) (r request, n int) {
 	body, n := s.appendBatch(nil, batch)
 	return s.finish(s.batchHeader(), s.destination.fixed, batchID(batch[:n]), body), n
 }
 
-// send makes one request and reads its response. deadline is the end of the sink's timeout.
-func (s *Sink) send(ctx context.Context, deadline time.Time, to endpoint, m message) (receipt notification.Receipt, err error) {
-	bounded, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	connection, resp, err := s.ask(bounded, to, m)
-	defer func() { connection.leave(canServeAgain(err)) }()
-	if err != nil {
-		return "", s.noResponse(ctx, bounded, to, err)
-	}
-	if resp.ContentLength != 0 {
-		defer time.AfterFunc(s.bodyTime, cancel).Stop() // limits drain
-	}
-	defer drain(resp)
-	if resp.StatusCode/100 == 2 {
-		return s.receipt(resp), nil
-	}
-	return "", s.responseError(to, resp)
-}
-
-// canServeAgain reports whether the connection of a request with this result may serve others. An
-// error about the destination may only be true of the server at the other end, as after a 421
-// (RFC 9110, section 15.5.20), or of an address that the name had. So the next try gets another
-// connection.
-func canServeAgain(err error) bool {
-	if err == nil {
-		return true
-	}
-	class, _ := sinks.Classify(err)
-	return class == sinks.ClassPermanent || class == sinks.ClassCancelled
-}
-
-// ask makes a request, on another connection as long as servers refuse to process it.
-func (s *Sink) ask(ctx context.Context, to endpoint, m message) (exchange, *http.Response, error) {
-	for repeat := 1; ; repeat++ {
-		connection := s.connections.take(to.url)
-		resp, err := connection.roundTrip(s.request(ctx, to, m))
-		if !errors.Is(err, errNotProcessed) {
-			return connection, resp, err
-		}
-		select {
-		case <-time.After(connection.pause(repeat)):
-			connection.leave(false)
-		case <-ctx.Done():
-			return connection, nil, err
-		}
-	}
-}
-
-// request makes the request of one attempt from the template. With GetBody and the idempotency
-// key, the transport repeats a request that was lost with a stale connection, or that the server
-// has not processed: see [use.bodyAgain].
-func (s *Sink) request(ctx context.Context, to endpoint, m message) *http.Request {
-	req := s.template.WithContext(ctx)
-	req.URL, req.Host = to.url, to.url.Host
-	req.Header = m.header
-	req.Body = newBody(m.body)
-	req.GetBody = func() (io.ReadCloser, error) { return newBody(m.body), nil }
-	req.ContentLength = int64(len(m.body))
-	return req
-}
-
-// newBody returns a type that net/http recognizes, so that it writes headers and body together.
-func newBody(body []byte) io.ReadCloser {
-	if len(body) == 0 {
-		return http.NoBody
-	}
-	return io.NopCloser(bytes.NewReader(body))
+// finish makes a request of headers and body.
+func (s *Sink) finish(w headerWriter, to endpoint, id string, body []byte) request {
+	w.finish(s.keys, id, s.client.now(), body)
+	return request{to: to, header: w.header, body: body, excerpt: s.excerpt}
 }

@@ -115,7 +115,7 @@ func newSink(t *testing.T, c Config) *Sink {
 	t.Helper()
 	sink, err := New(sinks.Instance{Name: "partner"}, c)
 	require.NoError(t, err)
-	sink.bodyTime = time.Minute // so that a machine that stalls cuts off no answer
+	sink.client.bodyTime = time.Minute // so that a machine that stalls cuts off no answer
 	t.Cleanup(func() { assert.NoError(t, sink.Close(context.WithoutCancel(t.Context()))) })
 	return sink
 }
@@ -371,7 +371,7 @@ func TestARequestHasItsOwnCopyOfThePayload(t *testing.T) {
 	d := newDelivery()
 	want := string(d.Payload)
 	sink := newSink(t, Config{URL: "http://partner.example"})
-	req := sink.request(t.Context(), sink.destination.fixed, sink.message(d, sink.destination.fixed))
+	req := sink.client.attempt(t.Context(), sink.request(d, sink.destination.fixed))
 	clear(d.Payload)
 	again, err := req.GetBody()
 	require.NoError(t, err)

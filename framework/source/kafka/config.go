@@ -31,7 +31,7 @@ const clientName = "waybill"
 type Config struct {
 	Brokers []string `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
 	Topics  []string `yaml:"topics" doc:"Topics to read, with up to 1,024 partitions together. A topic that is added later is read from its oldest record. Required"`
-	Type    string   `yaml:"type" doc:"Expression for the type of records that are neither written by the kafka sink nor CloudEvents. It can use topic, partition, offset, key, headers and payload (parsed JSON), as in topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such records have the type _unreadable"`
+	Type    string   `yaml:"type" doc:"Expression for the type of records that are neither written by the kafka sink nor CloudEvents. It can use topic, partition, offset, key, headers and payload (parsed JSON), as in topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such records have the type waybill.unreadable"`
 	Lost    string   `yaml:"lost" enum:"stop,skip" doc:"What happens if records are gone that a sink has not read, after retention or an unclean leader election: stop (the lane waits for a person, and its error says what is gone) or skip (the lane continues after them, and the loss is logged). Default: stop"`
 
 	SASL connection.SASL `yaml:"sasl" link:"sinks.md#kind-kafka" doc:"Authentication to the brokers, with the keys of a kafka sink's sasl"`

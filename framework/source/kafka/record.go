@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// TypeUnreadable is the type of a record that has no type or cannot be decoded. No pattern other than
-	// * matches it, so such records are parked as unrouted.
-	TypeUnreadable = "_unreadable"
+	// TypeUnreadable is the type of a record that has no type or cannot be decoded. Only a route of its
+	// name, or *, matches it, so other such records are parked as unrouted.
+	TypeUnreadable = "waybill.unreadable"
 	// MetadataProblem is the metadata of such a record with the reason.
 	MetadataProblem = "waybill-problem"
 )

@@ -248,7 +248,8 @@ func (r *reader) wanted(q *statement) {
 	}
 }
 
-// typesSQL adds the condition on types.
+// typesSQL adds the condition on types. A single prefix is compared without an array, since that is what the
+// filter of every sink with a route for * has: of the ways to write it, LIKE takes the least time for a row.
 func typesSQL(q *statement, types notification.TypeFilter) {
 	if types.All() {
 		return
@@ -256,6 +257,10 @@ func typesSQL(q *statement, types notification.TypeFilter) {
 	not := ""
 	if types.Except {
 		not = "NOT "
+	}
+	if len(types.Names) == 0 && len(types.Prefixes) == 1 {
+		q.WriteString(` AND ` + not + `(type LIKE ` + q.arg(likePrefix(types.Prefixes[0])) + `)`)
+		return
 	}
 	names := append([]string{}, types.Names...) // not nil, which would be NULL, and so the condition
 	prefixes := make([]string, len(types.Prefixes))

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -132,11 +133,15 @@ func (r *reader) page(start position, envelopes []notification.Envelope, end pos
 }
 
 // typeCondition is the filter as SQL. The lists are passed as JSON arrays, so their length is not
-// limited by the number of parameters. Unlike LIKE and GLOB, substr has no special characters.
+// limited by the number of parameters; a single prefix, as sinks with a route for * have, takes less time
+// by itself. Unlike LIKE and GLOB, substr has no special characters.
 func typeCondition(f notification.TypeFilter) tables.Expr {
 	not := ""
 	if f.Except {
 		not = "NOT "
+	}
+	if len(f.Names) == 0 && len(f.Prefixes) == 1 {
+		return tables.SQL(not+`(substr(type, 1, ?) = ?)`, int64(utf8.RuneCountInString(f.Prefixes[0])), f.Prefixes[0])
 	}
 	return tables.SQL(not+`(type IN (SELECT value FROM json_each(?)) OR EXISTS (
 		WITH prefixes AS MATERIALIZED (SELECT value, length(value) AS n FROM json_each(?))

@@ -27,8 +27,8 @@ func (t *Acts) Begin(ctx context.Context, a store.Action) (err error) {
 	defer t.run.Tried(&err, "record the action")
 	var isNew bool
 	err = failpoint.BeginAction.Do(func() (err error) {
-		isNew, err = t.run.InsertNew(ctx, t.run.DB, []string{"id"}, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned)
+		isNew, err = t.run.InsertNew(ctx, t.run.DB, []string{"id"}, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned, through) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned, a.Through)
 		return err
 	})
 	if err == nil && !isNew {

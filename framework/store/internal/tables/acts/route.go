@@ -119,11 +119,12 @@ func (r *routing) names() (names []string) {
 	return names
 }
 
-// left returns the types that none of the filters selects.
+// left returns the types that none of the filters selects; none if one of them selects all but the
+// reserved types. See route.Table.Unrouted.
 func left(filters []notification.TypeFilter) notification.TypeFilter {
 	l := notification.AllTypes
 	for _, f := range filters {
-		if f.All() {
+		if f.Except {
 			return notification.TypeFilter{}
 		}
 		l.Names, l.Prefixes = append(l.Names, f.Names...), append(l.Prefixes, f.Prefixes...)

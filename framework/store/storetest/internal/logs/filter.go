@@ -25,7 +25,7 @@ var filterFacts = []kit.Fact{
 func typeFilters(t *testing.T, o *kit.Outbox) {
 	types := []string{
 		"order.placed", "order.paid", "Order.placed", "order", "orderly", "customer.new",
-		"a%b", "axb", "a_b", "a[b]", "ab", "a?b", `a\b`, "a'b", `a"b`, "grüße.neu", "grüßen",
+		"a%b", "axb", "a_b", "a[b]", "ab", "a?b", `a\b`, "a'b", `a"b`, "grüße.neu", "grüßen", "_own",
 	}
 	envelopes := make([]notification.Envelope, len(types))
 	for i, typ := range types {
@@ -51,10 +51,13 @@ func typeFilters(t *testing.T, o *kit.Outbox) {
 		{notification.TypeFilter{Prefixes: []string{"a?"}}, []string{"a?b"}},
 		{notification.TypeFilter{Prefixes: []string{`a\`}}, []string{`a\b`}},
 		{notification.TypeFilter{Prefixes: []string{"a'", `a"`}}, []string{"a'b", `a"b`}},
-		{notification.TypeFilter{Prefixes: []string{"*", "%", "_", "a*"}}, nil},
+		{notification.TypeFilter{Prefixes: []string{"*", "%", "_", "a*"}}, []string{"_own"}},
 		{notification.TypeFilter{Prefixes: []string{"grüße"}}, []string{"grüße.neu", "grüßen"}},
 		{notification.TypeFilter{Names: []string{"a%b", "a_b", "a[b]"}}, []string{"a%b", "a_b", "a[b]"}},
-		{notification.TypeFilter{Prefixes: []string{"order", "a", "gr"}, Except: true}, []string{"Order.placed", "customer.new"}},
+		{notification.TypeFilter{Prefixes: []string{"order", "a", "gr"}, Except: true}, []string{"Order.placed", "customer.new", "_own"}},
+		{notification.TypeFilter{Prefixes: []string{"_"}}, []string{"_own"}},
+		{notification.TypeFilter{Prefixes: []string{"_"}, Except: true}, types[:len(types)-1]},
+		{notification.TypeFilter{Prefixes: []string{"grüße"}, Except: true}, slices.DeleteFunc(slices.Clone(types), func(typ string) bool { return typ == "grüße.neu" || typ == "grüßen" })},
 		{notification.TypeFilter{Names: types[1:], Except: true}, types[:1]},
 		{notification.TypeFilter{Prefixes: []string{""}, Except: true}, nil},
 	} {

@@ -1,6 +1,7 @@
 package people
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
@@ -20,6 +21,7 @@ var routeFacts = []kit.Fact{
 	{"what is scheduled under _unrouted, or read by a sink, goes to the sink that is added", routeMoves},
 	{"a change of many rows leaves none between its parts", routeOfMany},
 	{"when every type has a route, _unrouted keeps nothing", routeAll},
+	{"beside a sink that takes all but reserved types, only what another sink took of those is unrouted", routeAllButReserved},
 	{"what is published after a sink was forgotten is unrouted, also what _unrouted has passed", routeForgotten},
 	{"_unrouted waits until sinks of an earlier schema tell what they take", routeUnknown},
 }
@@ -156,6 +158,20 @@ func routeAll(t *testing.T, o *kit.Outbox) {
 	o.Publish(t, keyed("mail.sent", "k")...)
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": orders}))
 	require.Equal(t, []int64{1, 2}, unroutedNow(t, o), "the sink had not read it")
+}
+
+func routeAllButReserved(t *testing.T, o *kit.Outbox) {
+	everything := notification.TypeFilter{Prefixes: []string{notification.ReservedPrefix}, Except: true}
+	own := notification.TypeFilter{Names: []string{"_own"}}
+	routed(t, o, everything, own)
+	require.Equal(t, &notification.TypeFilter{}, o.Members(t).Lanes[0].Types, "of _unrouted")
+	o.Publish(t, slices.Concat(keyed("_own", "k"), keyed("mail.sent", "k"))...)
+	o.Pass(t, "mail")
+	require.True(t, route(t, o, map[string]notification.TypeFilter{"web": {}}))
+	require.Equal(t, []int64{1}, unroutedNow(t, o), "the sink had not read it")
+	o.Publish(t, keyed("_own", "k")...)
+	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": orders}))
+	require.Equal(t, []int64{1}, unroutedNow(t, o), "no sink took it")
 }
 
 func routeForgotten(t *testing.T, o *kit.Outbox) {

@@ -1,0 +1,126 @@
+package portal
+
+import (
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waybill-go/waybill/framework/webhooks"
+)
+
+// form has the fields of a new or changed endpoint as a page shows them.
+type form struct {
+	// ID is that of the endpoint; "" for a new one, which has a Key. Version is that of the endpoint when the page
+	// was made.
+	ID, Key string
+	Version int64
+
+	URL, Description, When, Rate string
+	// Chosen are the offered types that are selected, and Patterns others, one a line.
+	Chosen   map[string]bool
+	Patterns string
+	// Headers are the extra headers, one a line.
+	Headers    string
+	Secret     string
+	Asymmetric bool
+
+	Types []offered
+	// Notice is about the form as a whole, and Mistakes about fields.
+	Notice   string
+	Mistakes []mistake
+}
+
+// formOf returns the form of an endpoint as it is. Values of headers are masked.
+func formOf(e *webhooks.Endpoint, types []offered) form {
+	f := form{ID: e.ID, Version: e.Version, URL: e.URL, Description: e.Description, When: e.When, Rate: e.Rate.String(), Types: types}
+	f.choose(e.Types)
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		f.Headers += name + ": " + masked + "\n"
+	}
+	return f
+}
+
+// sentForm returns the form that a browser has sent.
+func sentForm(values url.Values, types []offered) form {
+	text := func(name string) string {
+		return strings.TrimSpace(strings.ReplaceAll(values.Get(name), "\r\n", "\n"))
+	}
+	f := form{
+		Key: text("key"), URL: text("url"), Description: text("description"), When: text("when"), Rate: text("rate"),
+		Headers: text("headers"), Secret: text("secret"), Asymmetric: values.Get("asymmetric") != "", Types: types,
+	}
+	f.Version, _ = strconv.ParseInt(values.Get("version"), 10, 64)
+	f.choose(append(slices.Clone(values["type"]), strings.Fields(values.Get("patterns"))...))
+	return f
+}
+
+// choose selects types. All types is what is selected if nothing is.
+func (f *form) choose(patterns []string) {
+	f.Chosen = make(map[string]bool)
+	var others []string
+	for _, pattern := range patterns {
+		switch {
+		case offers(f.Types, pattern):
+			f.Chosen[pattern] = true
+		case pattern != "*" || len(patterns) > 1:
+			others = append(others, pattern)
+		}
+	}
+	f.Patterns = strings.Join(others, "\n")
+}
+
+// change returns the settings of the form.
+func (f *form) change() (*change, error) {
+	types := append(slices.Sorted(maps.Keys(f.Chosen)), strings.Fields(f.Patterns)...)
+	headers := make(map[string]string)
+	for line := range strings.Lines(f.Headers) {
+		name, value, found := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case strings.TrimSpace(line) == "":
+			continue
+		case !found:
+			return nil, invalid("headers", "a line has no colon: write Name: value")
+		case headers[name] != "":
+			return nil, invalid("headers", "%s is there twice", name)
+		}
+		headers[name] = value
+	}
+	return &change{URL: &f.URL, Description: &f.Description, Types: &types, When: &f.When, Headers: &headers, Rate: &f.Rate}, nil
+}
+
+// refused takes over what is wrong with the form, and returns an error that is not about it.
+func (f *form) refused(err error, now *webhooks.Endpoint) error {
+	switch {
+	case errors.Is(err, webhooks.ErrChanged) && now != nil:
+		f.Version = now.Version
+		f.Notice = "Somebody else has changed this endpoint meanwhile. If you save, your settings replace theirs."
+	case errors.Is(err, webhooks.ErrInvalid):
+		for _, m := range webhooks.FieldErrors(err) {
+			f.Mistakes = append(f.Mistakes, mistake{m.Field, m.Err.Error()})
+		}
+	default:
+		return err
+	}
+	return nil
+}
+
+// field is what is wrong with a field.
+type field struct {
+	Name  string
+	Texts []string
+}
+
+// mistakesOf returns what is wrong with a field of a form.
+func mistakesOf(f *form, name string) field {
+	of := field{Name: name}
+	for _, m := range f.Mistakes {
+		if m.Field == name {
+			of.Texts = append(of.Texts, m.Detail)
+		}
+	}
+	return of
+}

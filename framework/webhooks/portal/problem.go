@@ -1,0 +1,92 @@
+package portal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/waybill-go/waybill/framework/webhooks"
+)
+
+const problemType = "application/problem+json"
+
+// problem is an error as in RFC 9457. Its texts are for customers.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Errors are the mistakes in fields.
+	Errors []mistake `json:"errors,omitempty"`
+}
+
+// mistake is a mistake in a field of an endpoint.
+type mistake struct {
+	Field  string `json:"field"`
+	Detail string `json:"detail"`
+}
+
+func (p *problem) Error() string { return p.Detail }
+
+func problemOf(status int, format string, args ...any) *problem {
+	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// invalid returns a mistake in a field, as those of package webhooks.
+func invalid(field, format string, args ...any) error {
+	return fmt.Errorf("%w: %w", webhooks.ErrInvalid, &webhooks.FieldError{Field: field, Err: fmt.Errorf(format, args...)})
+}
+
+// known has what customers are told about errors that they can do something about.
+var known = []struct {
+	err    error
+	status int
+	text   string
+}{
+	{webhooks.ErrUnknown, http.StatusNotFound, "there is no such endpoint or attempt"},
+	{webhooks.ErrChanged, http.StatusConflict, "somebody else has changed the endpoint meanwhile: read it again, and repeat the change"},
+	{webhooks.ErrKeyUsed, http.StatusUnprocessableEntity, "this key was used for a different endpoint: use a new one"},
+	{webhooks.ErrDisabled, http.StatusConflict, "the endpoint is disabled: enable it first"},
+	{webhooks.ErrTooMany, http.StatusConflict, "you have as many endpoints as you may have: delete one"},
+	{webhooks.ErrGone, http.StatusGone, "what was sent is no longer kept"},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, "this took too long: try again in a moment"},
+}
+
+// problem returns what a customer is told about an error. Others than the known ones are only in the log: they may
+// name tables and addresses.
+func (p *portal) problem(r *http.Request, err error) *problem {
+	if what, ok := errors.AsType[*problem](err); ok {
+		return what
+	}
+	if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return problemOf(http.StatusRequestEntityTooLarge, "the request has more than %d bytes", tooLong.Limit)
+	}
+	if errors.Is(err, webhooks.ErrInvalid) {
+		what := problemOf(http.StatusUnprocessableEntity, "the endpoint cannot be like this: errors says why")
+		for _, m := range webhooks.FieldErrors(err) {
+			what.Errors = append(what.Errors, mistake{m.Field, m.Err.Error()})
+		}
+		return what
+	}
+	for _, k := range known {
+		if errors.Is(err, k.err) {
+			return problemOf(k.status, "%s", k.text)
+		}
+	}
+	p.Logger.Error("a request to the portal failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	return problemOf(http.StatusInternalServerError, "that failed, and the operators can see why: try again later")
+}
+
+// fail answers with an error: the API with a problem, and a page in words.
+func (p *portal) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // the client is gone
+	}
+	what := p.problem(r, err)
+	if p.isAPI(r) {
+		p.write(w, r, what.Status, problemType, what)
+		return
+	}
+	p.render(w, r, page{name: "problem", status: what.Status, data: what})
+}
