@@ -3,6 +3,7 @@ package portal_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
@@ -77,6 +78,7 @@ func (l *log) String() string {
 // description.
 type site struct {
 	t         *testing.T
+	db        *sql.DB
 	store     *sqlite.Store
 	endpoints *webhooks.Endpoints
 	url       string // with the prefix
@@ -88,10 +90,10 @@ type site struct {
 // newSite serves a portal. A request is that of the tenant in its header X-Tenant.
 func newSite(t *testing.T, change ...func(*portal.Config, *webhooks.Config)) *site {
 	t.Helper()
-	_, outbox := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
+	db, outbox := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 	_, err := outbox.Cut(t.Context(), "customers", 1, store.StartOldest)
 	require.NoError(t, err)
-	s := &site{t: t, store: outbox, log: &log{}, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	s := &site{t: t, db: db, store: outbox, log: &log{}, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	c := portal.Config{
 		Prefix: prefix, Logger: slog.New(slog.NewTextHandler(s.log, nil)),
 		Authorize: func(r *http.Request) (string, error) {
