@@ -16,7 +16,7 @@ import (
 )
 
 // pageRows is how many rows a page has.
-const pageRows = 50
+const pageRows = 25
 
 // pages are the templates, besides those that all share.
 var pages = []string{"list", "form", "endpoint", "secret", "confirm", "attempt", "done", "problem"}
