@@ -98,6 +98,9 @@ func (s *Sink) Open(context.Context) error {
 	return nil
 }
 
+// Endpoints returns what manages the endpoints of an outbox, with the sink's settings.
+func (s *Sink) Endpoints(of Store) (*Endpoints, error) { return NewEndpoints(of, s.in, s.config) }
+
 // OwnTypes returns [Type].
 func (s *Sink) OwnTypes() []string { return []string{Type} }
 
