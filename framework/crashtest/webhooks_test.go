@@ -52,6 +52,10 @@ func (s *story) customers(ctx context.Context, o *waybill.Outbox) error {
 const (
 	crashTenants = 3
 	crashKeys    = 4 // of a tenant
+	// crashOrders and crashEndpoints bound the work of a tenant.
+	crashOrders, crashEndpoints = 400, 15
+	// crashRequests are about as much work as an effect of the other programs.
+	crashRequests = 20
 )
 
 // business is an application whose customers' endpoints come, go, fail and rotate while it takes orders.
@@ -142,7 +146,7 @@ func (b *business) accept(w http.ResponseWriter, r *http.Request, to *address) {
 // order places orders until ctx is done.
 func (b *business) order(ctx context.Context, tenant string) {
 	numbers := make([]int, crashKeys)
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 0; n < crashOrders && ctx.Err() == nil; n++ {
 		key := rand.IntN(crashKeys)
 		numbers[key]++
 		placed := crashOrder{ID: fmt.Sprintf("%s-%d", tenant, n), Tenant: tenant, Key: fmt.Sprint(key), Number: numbers[key], began: b.clock.Add(1)}
@@ -204,7 +208,7 @@ func (b *business) rotate(ctx context.Context, to *address) {
 
 // comeAndGo creates endpoints, disables, enables and deletes them, until ctx is done.
 func (b *business) comeAndGo(ctx context.Context, tenant string) {
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 0; n < crashEndpoints && ctx.Err() == nil; n++ {
 		to, err := b.open(tenant, fmt.Sprintf("/%s/%d", tenant, n), rand.IntN(2) == 0)
 		if !assert.NoError(b.t, err) {
 			return
@@ -308,14 +312,21 @@ func TestEachEndpointGetsWhatItShouldThroughCrashes(t *testing.T) {
 			work.Go(func() { b.order(ctx, tenant) })
 			work.Go(func() { b.comeAndGo(ctx, tenant) })
 		}
+		left := ""
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log("left:", left)
+			}
+		})
 		programs := []*actor{{story: story{Program: "customers", Address: d.address}}}
 		if isPostgres(d.address) {
 			programs = append(programs, &actor{story: programs[0].story})
 		}
-		s.killRepeatedly(programs, func() int { return int(b.requests.Load()) }, func() bool {
+		s.killRepeatedly(programs, func() int { return int(b.requests.Load()) / crashRequests }, func() bool {
 			stop()
 			work.Wait()
-			return len(b.check()) == 0 && d.settled(t)
+			left = fmt.Sprint(b.check(), d.left(t))
+			return left == "[] []"
 		})
 		require.Empty(t, b.check())
 		require.Empty(t, d.texts(t, `SELECT id FROM outbox WHERE type = '_webhooks' GROUP BY id HAVING count(*) > 1`), "each is published once for an endpoint")
@@ -335,19 +346,19 @@ func TestEachEndpointGetsWhatItShouldThroughCrashes(t *testing.T) {
 	})
 }
 
-// settled reports whether the outbox has no more work but what is dead.
-func (d database) settled(t *testing.T) bool {
+// left returns the work that the outbox still has, besides what is dead.
+func (d database) left(t *testing.T) (left []string) {
 	t.Helper()
 	status, _ := d.sample(t)
 	for _, c := range status.Cursors {
 		if c.Pending > 0 || c.Estimated {
-			return false
+			left = append(left, fmt.Sprintf("%d pending for %s", c.Pending, c.Sink))
 		}
 	}
 	for _, p := range status.Parked {
 		if p.State != store.StateDead {
-			return false
+			left = append(left, fmt.Sprintf("%d %s for %s", p.Count, p.State, p.Sink))
 		}
 	}
-	return true
+	return left
 }
