@@ -108,7 +108,7 @@ var layers = []layer{
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/webhooks", []string{"framework/event", "framework/notification", "framework/store", "framework/settings", "framework/route", "framework/outbox", "framework/forwarder", "framework/admin", "registry", "serializer", "sinks", "sinks/*"}},
 	{"framework/internal/endpoint", []string{"framework/admin", "framework/settings", "framework/store", "framework/webhooks", "sinks"}},
-	{"framework/doctor", []string{"framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "framework/webhooks", "sinks"}},
+	{"framework/doctor", []string{"framework/notification", "framework/route", "framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "framework/webhooks", "sinks"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/webhooks", "framework/internal/endpoint", "framework/admin", "framework/doctor", "framework/settings", "registry"}},
 	{"framework/config", []string{"framework/webhooks", "framework/settings", "framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"benchmarks/receiver", []string{"benchmarks/durations", "benchmarks/result", "sinks/*"}},

@@ -161,6 +161,12 @@ func TestOperatorsManageTheEndpointsOfCustomers(t *testing.T) {
 		require.NotContains(t, shown, "x-shop=7")
 		require.Contains(t, command(0, "list", "--troubled").stdout, made.ID)
 		require.NotContains(t, command(0, "list", "--troubled").stdout, "other")
+		delivery := whole.Attempts[0].Delivery
+		about := "the delivery of order.placed to the endpoint " + made.ID + " of tenant acme"
+		require.Contains(t, waybill(t, "why", delivery, "-c", file).stdout, "which is:    "+about)
+		require.Contains(t, waybill(t, "parked", "show", delivery, "-c", file).stdout, about)
+		require.Regexp(t, `_webhooks +`+made.ID+`/k`, waybill(t, "parked", "list", "-c", file).stdout)
+		require.Contains(t, waybill(t, "config", "explain", "_webhooks", "-c", file).stdout, "_webhooks (the delivery of a notification to a customer's endpoint)")
 		shop.set(http.StatusOK, rotated.Secret)
 		require.Contains(t, command(0, "recover", made.ID, "--since", "1h").stdout, "recovered 1 delivery (action ")
 		require.Equal(t, []string{`order.placed {"n": 3}7`}, shop.await(t, 1))
