@@ -37,6 +37,23 @@ const (
 
 // errFewer makes the engine settle fewer originals in one checkpoint.
 var errFewer = errors.New("too many deliveries to customers' endpoints in one checkpoint")
+// ownMetadata are the names of all metadata of such a notification but its tenant's.
+var ownMetadata = []string{
+	metadataEndpoint, metadataType, notification.MetadataContentType, notification.MetadataCausationID, notification.MetadataCorrelationID,
+	notification.MetadataTraceparent, notification.MetadataTracestate, notification.MetadataDatabase,
+}
+
+// About says for people what a notification of the type [Type] is: which type it delivers, to which endpoint of which
+// tenant.
+func About(m notification.Metadata) string {
+	text := "the delivery of " + m.Get(metadataType) + " to the endpoint " + m.Get(metadataEndpoint)
+	for name, value := range m {
+		if !slices.Contains(ownMetadata, name) {
+			text += " of tenant " + value
+		}
+	}
+	return text
+}
 
 // expand publishes one notification for each endpoint of the originals' tenants that matches, in the
 // transaction that settles the originals. It makes one query, whatever the number of tenants, and no statement

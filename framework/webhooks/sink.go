@@ -98,12 +98,18 @@ func (s *Sink) Open(context.Context) error {
 	return nil
 }
 
+// Endpoints returns what manages the endpoints of an outbox, with the sink's settings.
+func (s *Sink) Endpoints(of Store) (*Endpoints, error) { return NewEndpoints(of, s.in, s.config) }
+
 // OwnTypes returns [Type].
 func (s *Sink) OwnTypes() []string { return []string{Type} }
 
-// Defaults sets [Pauses] and DefaultThreshold, and keeps answers, which are the customers', out of the errors of
-// deliveries.
-func (s *Sink) Defaults(of forwarder.Sink) forwarder.Sink {
+// Defaults is the function [Defaults].
+func (s *Sink) Defaults(of forwarder.Sink) forwarder.Sink { return Defaults(of) }
+
+// Defaults fills the settings of deliveries of a sink of this kind, which need not be built: it sets [Pauses] and
+// DefaultThreshold, and keeps answers, which are the customers', out of the errors of deliveries.
+func Defaults(of forwarder.Sink) forwarder.Sink {
 	if r := of.Retry; r.MaxAge == 0 && r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Pauses == nil {
 		of.Retry.Pauses = slices.Clone(Pauses)
 	}
