@@ -196,7 +196,6 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 		{"PATCH", at, `{"id": "x"}`, 400},
 		{"POST", at + "/recover", `{}`, 400},
 		{"POST", at + "/recover", `{"since": "2999-01-01T00:00:00Z"}`, 400},
-		{"POST", at + "/rotate", `{"secret": "mine"}`, 400},
 	} {
 		a := s.call(c.method, c.path, c.body)
 		require.Equal(t, c.status, a.status, "%s %s: %s", c.method, c.path, a.text)
