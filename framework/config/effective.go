@@ -11,10 +11,10 @@ func (c *Config) Effective(sink, typ string) (s forwarder.Sink, from string) {
 	return s, from
 }
 
-// MaxAttempts returns how many attempts a delivery of a type to a sink has.
+// MaxAttempts returns how many attempts a delivery of a type to a sink has; 0 if only its age limits them.
 func (c *Config) MaxAttempts(sink, typ string) int {
 	s, _ := c.Effective(sink, typ)
-	return s.Retry.MaxAttempts
+	return s.Retry.Attempts()
 }
 
 // withDefaults returns the sink with the forwarder's defaults filled in.

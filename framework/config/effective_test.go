@@ -42,6 +42,37 @@ routes: {"*": [a], "order.*": [a]}
 	}
 }
 
+func TestASinkOrATypeMayHaveASchedule(t *testing.T) {
+	t.Parallel()
+	source := config.Source{
+		File: write(t, `
+database: sqlite:outbox.db
+sinks:
+  a: {kind: http, with: {url: "https://partner.example/"}, retry: {pauses: [5s, 5m], types: {"order.*": {max_attempts: 2}, "mail.*": {pauses: [1h]}}}}
+routes: {"*": [a]}
+`),
+		Environ: []string{"WAYBILL_SINKS_A_RETRY_PAUSES=5s, 10m, 2h"},
+	}
+	c, err := load(t, source)
+	require.NoError(t, err)
+	for typ, want := range map[string]forwarder.Retry{
+		"parcel":       {Pauses: []time.Duration{5 * time.Second, 10 * time.Minute, 2 * time.Hour}},
+		"order.placed": forwarder.Retry{MaxAttempts: 2}.WithDefaults(),
+		"mail.sent":    {Pauses: []time.Duration{time.Hour}},
+	} {
+		got, _ := c.Effective("a", typ)
+		got.Retry.Types = nil
+		require.Equal(t, want, got.Retry, typ)
+		require.Equal(t, want.Attempts(), c.MaxAttempts("a", typ))
+	}
+	shown := show(t, source)
+	require.Contains(t, shown, "    retry:\n      pauses: [5s, 10m, 2h]\n      types:\n")
+	again, err := load(t, config.Source{File: write(t, shown)})
+	require.NoError(t, err, shown)
+	is, _ := again.Effective("a", "order.placed")
+	require.Equal(t, forwarder.Retry{MaxAttempts: 2}.WithDefaults(), is.Retry)
+}
+
 func TestAnAdaptiveParallelismHasItsDefaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]forwarder.Parallelism{

@@ -106,6 +106,8 @@ func (s *story) play(ctx context.Context) error {
 		return s.shop(ctx, o, db)
 	case "consumer":
 		return s.consumer(ctx, o, db)
+	case "customers":
+		return s.customers(ctx, o)
 	}
 	return fmt.Errorf("unknown program %q", s.Program)
 }

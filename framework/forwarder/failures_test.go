@@ -196,6 +196,32 @@ func TestADeliveryIsRetriedUntilItsPausesReachTheMaximumAge(t *testing.T) {
 	})
 }
 
+func TestADeliveryFollowsAScheduleOfPauses(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := down(errors.New("500"))
+		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{Pauses: []time.Duration{10 * time.Second, 10 * time.Minute, time.Hour}}})
+		f.publish("t", "", "a")
+		for i, wait := range []time.Duration{time.Second, 12 * time.Second, 12 * time.Minute} { // each longer than its pause can be
+			pass(wait)
+			require.Len(t, s.given(), 1, "attempt %d", i+1)
+			require.Equal(t, []string{"sink retrying a"}, o.parked())
+		}
+		f.adjust(func(s *forwarder.Sink) {
+			s.Retry.Pauses[2] = 2 * time.Hour
+			s.Retry.Types = map[string]forwarder.Retry{"other": {Pauses: []time.Duration{time.Second}}, "doubling": {MaxAttempts: 2}}
+		})
+		f.publish("other", "", "b")
+		f.publish("doubling", "", "c")
+		pass(5 * time.Second)
+		require.Equal(t, []string{"sink retrying a", "sink dead b", "sink dead c"}, o.parked())
+		require.ErrorContains(t, f.Adjust("sink", func(s *forwarder.Sink) { s.Retry.MaxAttempts = 3 }), "sinks.sink.retry.pauses excludes max_attempts")
+		s.given()
+		pass(73 * time.Minute) // its pause was chosen before the change
+		require.Equal(t, []string{"a"}, s.given())
+		require.Equal(t, "sink dead a", o.parked()[0])
+	})
+}
+
 func TestAScheduledDeliveryHasAllOfItsRetries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := down(errors.New("500"))

@@ -92,7 +92,7 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	}
 	d := a.dispatcher
 	changed := a.with(d.Settings())
-	changed.Retry.Types = maps.Clone(changed.Retry.Types)
+	changed.Retry = changed.Retry.Clone()
 	change(&changed)
 	changed = changed.WithDefaults()
 	p := &settings.Problems{}

@@ -114,11 +114,12 @@ func (p parallelismView) String() string {
 
 type retryView struct {
 	// Types is the pattern in retry.types that these settings come from; "" is retry itself.
-	Types       string `json:"types,omitempty"`
-	MaxAttempts int    `json:"max_attempts,omitempty"`
-	MaxAge      string `json:"max_age,omitempty"`
-	Initial     string `json:"initial"`
-	Max         string `json:"max"`
+	Types       string   `json:"types,omitempty"`
+	MaxAttempts int      `json:"max_attempts,omitempty"`
+	MaxAge      string   `json:"max_age,omitempty"`
+	Initial     string   `json:"initial,omitempty"`
+	Max         string   `json:"max,omitempty"`
+	Pauses      []string `json:"pauses,omitempty"`
 }
 
 func (e *explain) run(cmd *cobra.Command, args []string) error {
@@ -184,7 +185,7 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 		Sink:        sink,
 		Kind:        c.Sinks[sink].Kind,
 		Parallelism: parallelismView{Threshold: s.Parallelism.Threshold, Above: string(s.Parallelism.Above)},
-		Retry:       retryView{Types: from, MaxAttempts: s.Retry.MaxAttempts, Initial: duration.Text(s.Retry.Initial), Max: duration.Text(s.Retry.Max)},
+		Retry:       retryOf(s.Retry, from),
 		Timeout:     duration.Text(s.Timeout),
 		Rate:        s.Rate.String(),
 		OnDead:      string(s.OnDead),
@@ -192,8 +193,19 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 	if s.Parallelism.IsAdaptive() {
 		view.Parallelism = parallelismView{Adaptive: new(adaptiveView(s.Parallelism.Adaptive))}
 	}
-	if s.Retry.MaxAge > 0 {
-		view.Retry.MaxAge = duration.Text(s.Retry.MaxAge)
+	return view
+}
+
+func retryOf(r forwarder.Retry, from string) retryView {
+	view := retryView{Types: from, MaxAttempts: r.Attempts()}
+	for _, pause := range r.Pauses {
+		view.Pauses = append(view.Pauses, duration.Text(pause))
+	}
+	if len(r.Pauses) == 0 {
+		view.Initial, view.Max = duration.Text(r.Initial), duration.Text(r.Max)
+	}
+	if r.MaxAge > 0 {
+		view.MaxAge = duration.Text(r.MaxAge)
 	}
 	return view
 }
@@ -280,5 +292,10 @@ func (d deliveryView) printRules(w io.Writer) {
 	}
 }
 
-// pauses returns the pauses between attempts, as in "1s to 15m".
-func (r retryView) pauses() string { return r.Initial + " to " + r.Max }
+// pauses returns the pauses between attempts, as in "1s to 15m", or each of them.
+func (r retryView) pauses() string {
+	if len(r.Pauses) > 0 {
+		return strings.Join(r.Pauses, ", ")
+	}
+	return r.Initial + " to " + r.Max
+}

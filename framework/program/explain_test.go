@@ -79,6 +79,12 @@ func TestConfigExplainAsJSON(t *testing.T) {
 		{"type": "parcel.lost", "unrouted": "ignore", "sinks": []}
 	]`, r.stdout)
 
+	r = waybill(t, "config", "explain", "-c", writeFile(t, "sinks: {events: {kind: kafka, retry: {pauses: [5s, 1m30s, 2h]}}}\nroutes: {\"*\": [events]}\n"), "order.moved", "--json")
+	require.Contains(t, r.stdout, `"max_attempts": 4,`)
+	require.NotContains(t, r.stdout, `"initial"`)
+	r = waybill(t, "config", "explain", "-c", writeFile(t, "sinks: {events: {kind: kafka, retry: {pauses: [5s, 1m30s, 2h]}}}\nroutes: {\"*\": [events]}\n"), "order.moved")
+	require.Regexp(t, `\* +16 bounded  4 +5s, 1m30s, 2h  - +retry  30s`, r.stdout)
+
 	r = waybill(t, "config", "explain", "-c", file, "parcel.lost")
 	require.Equal(t, result{stdout: "parcel.lost: no route matches, so it is skipped (forwarder.unrouted: ignore)\n"}, r)
 }

@@ -20,6 +20,8 @@ func TestTheLongestTimeOfRetriesIsTheSumOfTheirPauses(t *testing.T) {
 		"with jitter":                 {Retry{MaxAttempts: 2, Initial: 10 * time.Second, Max: time.Hour}, 12 * time.Second},
 		"with a maximum age":          {Retry{MaxAttempts: 100, Initial: time.Hour, Max: time.Hour, MaxAge: time.Minute}, time.Minute * 6 / 5},
 		"without a limit of attempts": {Retry{}.WithDefaults(), 24 * time.Hour * 6 / 5},
+		"of a schedule":               {Retry{Pauses: []time.Duration{time.Second, time.Hour}}.WithDefaults(), 3601 * time.Second * 6 / 5},
+		"a schedule for one type":     {Retry{MaxAttempts: 1, Initial: time.Second, Types: map[string]Retry{"a": {Pauses: []time.Duration{time.Hour}}}}, 72 * time.Minute},
 		"longer for one type":         {Retry{MaxAttempts: 1, Initial: time.Second, Max: time.Second, Types: map[string]Retry{"a": {MaxAttempts: 3}}}, 2 * time.Second * 6 / 5},
 	} {
 		require.InDelta(t, c.want, c.retry.Longest(), 1e3, name)

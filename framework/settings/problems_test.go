@@ -52,6 +52,13 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 			"x.max_attempts is -1: use at least 1", "x.max is 1m0s, less than initial 1h0m0s",
 			"x.max_age is -1ns: use more than 0, or leave it out",
 		}},
+		"pauses": {settings.Retry{Pauses: []time.Duration{time.Minute, 0}, MaxAttempts: 3, Max: time.Hour}.WithDefaults(), []string{
+			"x.pauses excludes max_attempts, max, which is for pauses that double: leave out either", "x.pauses[1] is 0s: use more than 0",
+		}},
+		"no pauses": {settings.Retry{Pauses: []time.Duration{}}.WithDefaults(), []string{"x.pauses is empty: name at least one, or leave it out"}},
+		"pauses of a type": {settings.Retry{Types: map[string]settings.Retry{"a": {Pauses: []time.Duration{time.Second}, Initial: 1}}}.WithDefaults(), []string{
+			"x.types.a.pauses excludes initial, which is for pauses that double: leave out either",
+		}},
 		"a bad retry, reported once": {settings.Retry{MaxAttempts: -1, Initial: 1, Max: 1, Types: map[string]settings.Retry{"t": {}}}, []string{
 			"x.max_attempts is -1: use at least 1",
 		}},

@@ -7,14 +7,16 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/route"
 )
 
 // Retry is exponential backoff with jitter: attempt n+1 comes Initial * 2^(n-1) after attempt n, at
-// most Max. Each pause is varied at random by up to a fifth of itself. A delivery is dead when MaxAge
-// or MaxAttempts is reached.
+// most Max; or Pauses[n-1] after attempt n, if Pauses are set. Each pause is varied at random by up to a
+// fifth of itself. A delivery is dead when MaxAge or MaxAttempts is reached, or when it fails after
+// the last of Pauses.
 type Retry struct {
 	// How long a delivery is retried: when its pauses would add up to more, it is dead. What a
 	// breaker or a stopped forwarder adds does not count. Default: 24h, or no limit if max_attempts
@@ -26,9 +28,13 @@ type Retry struct {
 	Initial time.Duration `yaml:"initial" zero:"refused"`
 	// Longest pause. Default 15m, or initial if that is more.
 	Max time.Duration `yaml:"max" zero:"refused"`
+	// Pauses after each failed attempt, instead of doubling ones, such as [5s, 5m, 30m, 2h]. When a
+	// delivery fails again after the last one, it is dead. It excludes max_age, max_attempts, initial
+	// and max.
+	Pauses []time.Duration `yaml:"pauses"`
 	// Other settings for a type, for types with a prefix (order.*), or for all types (*), with the
 	// keys above. The longest pattern that matches applies. Keys that are left out are taken from
-	// above.
+	// above: with pauses none of the others, and with any of the others no pauses.
 	Types map[string]Retry `yaml:"types"`
 }
 
@@ -51,6 +57,9 @@ const (
 // WithDefaults returns the policy with the defaults of unset fields. Types stay as they are: see
 // [Retry.For].
 func (r Retry) WithDefaults() Retry {
+	if r.Pauses != nil {
+		return r
+	}
 	r.Initial = cmp.Or(r.Initial, DefaultInitial)
 	if r.MaxAttempts == 0 {
 		r.MaxAge = cmp.Or(r.MaxAge, max(DefaultMaxAge, r.Initial))
@@ -59,8 +68,31 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// Over takes unset fields from another policy.
+// doubling returns the keys of doubling pauses that are set.
+func (r Retry) doubling() (keys []string) {
+	for _, f := range []struct {
+		key string
+		set bool
+	}{{"max_age", r.MaxAge != 0}, {"max_attempts", r.MaxAttempts != 0}, {"initial", r.Initial != 0}, {"max", r.Max != 0}} {
+		if f.set {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}
+
+// Over takes unset fields from another policy. A policy with Pauses takes none, and one with doubling pauses
+// none of Pauses: its unset fields have their defaults.
 func (r Retry) Over(base Retry) Retry {
+	switch {
+	case r.Pauses != nil:
+		return r
+	case base.Pauses != nil && len(r.doubling()) > 0:
+		return r.WithDefaults()
+	case base.Pauses != nil:
+		r.Pauses = base.Pauses
+		return r
+	}
 	r.MaxAttempts = cmp.Or(r.MaxAttempts, base.MaxAttempts)
 	r.Initial = cmp.Or(r.Initial, base.Initial)
 	r.Max = cmp.Or(r.Max, max(base.Max, r.Initial))
@@ -87,10 +119,27 @@ func (r Retry) validate(p *Problems, at string) {
 }
 
 func (r Retry) validateOne(p *Problems, at string) {
+	if r.Pauses != nil {
+		p.Require(len(r.Pauses) > 0, "%s.pauses is empty: name at least one, or leave it out", at)
+		p.Require(len(r.doubling()) == 0, "%s.pauses excludes %s, which is for pauses that double: leave out either", at, strings.Join(r.doubling(), ", "))
+		for i, pause := range r.Pauses {
+			p.Require(pause > 0, "%s.pauses[%d] is %s: use more than 0", at, i, pause)
+		}
+		return
+	}
 	p.Require(r.MaxAttempts >= 0, "%s.max_attempts is %d: use at least 1, or leave it out", at, r.MaxAttempts)
 	p.Require(r.Initial > 0, "%s.initial is %s: use more than 0", at, r.Initial)
 	p.Require(r.Max >= r.Initial, "%s.max is %s, less than initial %s", at, r.Max, r.Initial)
 	p.Require(r.MaxAge >= 0, "%s.max_age is %s: use more than 0, or leave it out", at, r.MaxAge)
+}
+
+// Clone returns a copy that shares nothing with the policy.
+func (r Retry) Clone() Retry {
+	r.Pauses, r.Types = slices.Clone(r.Pauses), maps.Clone(r.Types)
+	for pattern, own := range r.Types {
+		r.Types[pattern] = own.Clone()
+	}
+	return r
 }
 
 // For returns the policy of a type, and the pattern of Types that it comes from; "" for the
@@ -116,6 +165,9 @@ func (r Retry) Pause(attempts int) time.Duration { return r.PauseBy(attempts, ra
 
 // PauseBy is Pause with the caller's random numbers, from 0 up to but not including 1.
 func (r Retry) PauseBy(attempts int, chance func() float64) time.Duration {
+	if n := len(r.Pauses); n > 0 {
+		return Vary(r.Pauses[min(max(attempts-1, 0), n-1)], chance())
+	}
 	longer := math.Pow(multiplier, float64(max(attempts-1, 0)))
 	return Vary(time.Duration(min(float64(r.Initial)*longer, float64(r.Max))), chance())
 }
@@ -125,9 +177,17 @@ func Vary(pause time.Duration, chance float64) time.Duration {
 	return time.Duration(float64(pause) * (1 + jitter*(2*chance-1)))
 }
 
+// Attempts returns the most attempts of a delivery; 0 if only MaxAge limits them.
+func (r Retry) Attempts() int {
+	if r.Pauses != nil {
+		return len(r.Pauses) + 1
+	}
+	return r.MaxAttempts
+}
+
 // Exhausted reports whether a delivery that has failed this many times has no attempt left.
 func (r Retry) Exhausted(attempts int) bool {
-	if r.MaxAttempts > 0 && attempts >= r.MaxAttempts {
+	if most := r.Attempts(); most > 0 && attempts >= most {
 		return true
 	}
 	return r.MaxAge > 0 && r.pauses(attempts) > float64(r.MaxAge)
@@ -135,6 +195,12 @@ func (r Retry) Exhausted(attempts int) bool {
 
 // pauses returns the sum of the first n pauses, before they vary, in nanoseconds.
 func (r Retry) pauses(n int) (total float64) {
+	if r.Pauses != nil {
+		for _, pause := range r.Pauses[:min(n, len(r.Pauses))] {
+			total += float64(pause)
+		}
+		return total
+	}
 	pause := float64(r.Initial)
 	for ; n > 0 && pause < float64(r.Max); n-- {
 		total += pause
@@ -155,8 +221,8 @@ func (r Retry) Longest() time.Duration {
 
 func (r Retry) longest() time.Duration {
 	total := math.Inf(1)
-	if r.MaxAttempts > 0 {
-		total = r.pauses(r.MaxAttempts - 1)
+	if most := r.Attempts(); most > 0 {
+		total = r.pauses(most - 1)
 	}
 	if r.MaxAge > 0 {
 		total = min(total, float64(r.MaxAge))
@@ -175,7 +241,11 @@ const UnknownAge = 72 * time.Hour
 const maxUnknownPause = time.Minute
 
 // PauseUnknown returns how long a delivery of an unknown type waits for its next attempt, by how
-// long it has been parked: as long again, at least Initial and at most a minute.
+// long it has been parked: as long again, at least the first pause and at most a minute.
 func (r Retry) PauseUnknown(parked time.Duration) time.Duration {
-	return min(max(parked, r.Initial), max(maxUnknownPause, r.Initial))
+	first := r.Initial
+	if len(r.Pauses) > 0 {
+		first = r.Pauses[0]
+	}
+	return min(max(parked, first), max(maxUnknownPause, first))
 }

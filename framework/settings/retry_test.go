@@ -63,6 +63,54 @@ func TestAPolicyOfATypeInheritsTheFieldsThatItDoesNotSet(t *testing.T) {
 	}
 }
 
+func TestPausesAreASchedule(t *testing.T) {
+	t.Parallel()
+	r := settings.Retry{Pauses: []time.Duration{5 * time.Second, 5 * time.Minute, 2 * time.Hour}}.WithDefaults()
+	require.Empty(t, problems("retry", r))
+	require.Equal(t, 4, r.Attempts())
+	for i, pause := range r.Pauses {
+		require.False(t, r.Exhausted(i+1))
+		require.Equal(t, pause, r.PauseBy(i+1, func() float64 { return 0.5 }))
+		require.InEpsilon(t, 0.8*float64(pause), r.PauseBy(i+1, func() float64 { return 0 }), 1e-6, "it varies by a fifth")
+	}
+	require.True(t, r.Exhausted(4), "after the last pause it has failed once more")
+	require.Equal(t, 2*time.Hour, r.PauseBy(100, func() float64 { return 0.5 }), "of a delivery that had more attempts before")
+	require.Equal(t, 5*time.Second, r.PauseUnknown(time.Second))
+	require.Equal(t, 20*time.Second, r.PauseUnknown(20*time.Second))
+	require.Equal(t, time.Minute, r.PauseUnknown(time.Hour))
+
+	copied := r.Clone()
+	copied.Pauses[0] = time.Hour
+	require.Equal(t, 5*time.Second, r.Pauses[0])
+}
+
+func TestATypeHasEitherPausesOrDoublingOnes(t *testing.T) {
+	t.Parallel()
+	schedule, quick := []time.Duration{time.Minute, time.Hour}, []time.Duration{time.Second}
+	own := map[string]settings.Retry{"scheduled": {Pauses: quick}, "doubling": {MaxAttempts: 3}, "usual": {}}
+	for name, c := range map[string]struct {
+		retry settings.Retry
+		want  map[string]settings.Retry
+	}{
+		"beside a schedule": {settings.Retry{Pauses: schedule, Types: own}, map[string]settings.Retry{
+			"scheduled": {Pauses: quick}, "doubling": settings.Retry{MaxAttempts: 3}.WithDefaults(), "usual": {Pauses: schedule},
+		}},
+		"beside doubling pauses": {settings.Retry{Initial: time.Minute, Types: own}, map[string]settings.Retry{
+			"scheduled": {Pauses: quick},
+			"doubling":  {MaxAttempts: 3, MaxAge: settings.DefaultMaxAge, Initial: time.Minute, Max: settings.DefaultMax},
+			"usual":     {MaxAge: settings.DefaultMaxAge, Initial: time.Minute, Max: settings.DefaultMax},
+		}},
+	} {
+		retry := c.retry.WithDefaults()
+		require.Empty(t, problems("retry", retry), name)
+		for typ, want := range c.want {
+			got, from := retry.For(typ)
+			require.Equal(t, want, got, "%s, %s", name, typ)
+			require.Equal(t, typ, from)
+		}
+	}
+}
+
 func TestTheDefaultsOfARetryAreValid(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, problems("retry", settings.Retry{}.WithDefaults()))

@@ -25,16 +25,18 @@ func (n names) duties() map[string][]grant {
 		{"SELECT, INSERT (`offset`, id, token), UPDATE (id, token)", "cancelled"}, {"SELECT, INSERT (type, `key`, until, token), UPDATE (until, token)", "unique"},
 	}
 	return map[string][]grant{
-		"publisher": publishing,
+		"publisher": append(publishing[:len(publishing):len(publishing)], grant{allOf, "endpoints"}, grant{`SELECT, DELETE`, "attempts"}),
 		"scheduler": append(publishing[:len(publishing):len(publishing)], grant{`SELECT, INSERT, UPDATE`, "schedules"}),
 		"consumer":  {{`SELECT, INSERT, UPDATE`, "inbox"}},
 		"forwarder": {
 			{`SELECT, INSERT, DELETE`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {allOf, "forwarders"}, {allOf, "parked"},
 			{`SELECT, INSERT, UPDATE, DELETE`, "receipts"}, {`SELECT, DELETE`, "inbox"}, {`SELECT, DELETE`, "cancelled"}, {`SELECT, DELETE`, "unique"},
+			{`SELECT, UPDATE`, "endpoints"}, {allOf, "attempts"},
 		},
 		"operator": {
 			{`SELECT`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, DELETE`, "receipts"},
 			{`SELECT, INSERT, UPDATE`, "actions"}, {`SELECT, UPDATE, DELETE`, "schedules"}, {`SELECT`, "cancelled"},
+			{allOf, "endpoints"}, {`SELECT, DELETE`, "attempts"},
 		},
 	}
 }

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -11,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
+	"github.com/waybill-go/waybill/framework/store/storetest"
 )
 
 func TestOldServersAndOtherKindsAreRefused(t *testing.T) {
@@ -164,4 +166,28 @@ func TestReadingWithoutPROCESSIsRefusedWithAHint(t *testing.T) {
 	require.True(t, errors.As(err, &advised))
 	require.Contains(t, advised.Hint, "GRANT PROCESS")
 	require.Contains(t, advised.Hint, "without_process")
+}
+
+func TestUsersWithTheGrantsOfTheirDutiesHaveEndpoints(t *testing.T) {
+	t.Parallel()
+	dsn := mysqltest.DSN(t)
+	owner, err := mysql.OpenDB(dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = owner.Close() })
+	openStore(t, owner, mysql.Config{})
+	storetest.Duties(t, dialect(mysql.Config{}, nil), func(t *testing.T, duty string) *sql.DB {
+		user := mysqltest.User(t, owner, "CREATE VIEW") // no duty needs this privilege
+		grants, err := mysql.Grants(mysql.Config{}, user, duty)
+		require.NoError(t, err)
+		for _, grant := range strings.Split(strings.TrimSpace(grants), "\n") {
+			exec(t, owner, grant)
+		}
+		config, err := driver.ParseDSN(dsn)
+		require.NoError(t, err)
+		config.User, config.Passwd = user, user
+		db, err := mysql.OpenDB(config.FormatDSN())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	})
 }

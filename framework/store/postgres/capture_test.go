@@ -249,6 +249,7 @@ func TestAnInvalidCaptureIsRefusedAndLeavesNothing(t *testing.T) {
 		`capture outbox_unique: it belongs to the outbox`:       {Table: "outbox_unique", Key: "key", Columns: []string{"key"}},
 		`capture outbox_cancelled: it belongs to the outbox`:    {Table: "outbox_cancelled", Key: "id", Columns: []string{"id"}},
 		`capture outbox_schedules: it belongs to the outbox`:    {Table: "outbox_schedules", Key: "id", Columns: []string{"id"}},
+		`capture outbox_endpoints: it belongs to the outbox`:    {Table: "outbox_endpoints", Key: "id", Columns: []string{"id"}},
 		`capture outbox: it belongs to the outbox`:              {Table: "outbox", Key: "id", Columns: []string{"id"}},
 		`the key "order_id" is no column of the table`:          {Table: "orders", Key: "order_id", Columns: []string{"id"}},
 		`--key; the table has id, product, amount, card`:        {Table: "orders", Columns: []string{"id"}},

@@ -16,12 +16,13 @@ type Duty string
 // The duties.
 const (
 	// Publisher appends notifications in the application's transactions, cancels them, and keeps
-	// them unique. To cancel them, it can see which are scheduled, but not their content.
+	// them unique. To cancel them, it can see which are scheduled, but not their content. It manages
+	// customers' endpoints, and sees the attempts at them.
 	Publisher Duty = "publisher"
 	// Consumer notes handled ids in the inbox.
 	Consumer Duty = "consumer"
-	// Forwarder delivers, and removes old rows. Only the owner of the log can create and drop
-	// partitions.
+	// Forwarder delivers, and removes old rows. It appends the notifications that its sinks publish for
+	// themselves, in its checkpoints. Only the owner of the log can create and drop partitions.
 	Forwarder Duty = "forwarder"
 	// Scheduler publishes the notifications of schedules in its own transactions, and keeps them
 	// unique.
@@ -50,14 +51,16 @@ func (d Duty) grants(n names) ([]grant, error) {
 	}
 	switch d {
 	case Publisher:
-		return append(publishing, grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, grant{`EXECUTE`, `FUNCTION ` + n.Table("cancel")}), nil
+		return append(publishing, grant{all, table("endpoints")}, grant{`SELECT, DELETE`, table("attempts")},
+			grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, grant{`EXECUTE`, `FUNCTION ` + n.Table("cancel")}), nil
 	case Scheduler:
 		return append(publishing, grant{`SELECT, INSERT, UPDATE`, table("schedules")}), nil
 	case Forwarder:
 		return []grant{
-			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
+			{`SELECT, INSERT (` + appended + `), DELETE`, table("")}, {`SELECT, USAGE`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {`SELECT, INSERT, DELETE`, table("receipts")},
 			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("cancelled")}, {`SELECT, DELETE`, table("unique")},
+			{`SELECT, UPDATE`, table("endpoints")}, {`SELECT, INSERT, DELETE`, table("attempts")},
 		}, nil
 	case Consumer:
 		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil
@@ -66,6 +69,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, DELETE`, table("receipts")},
 			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT`, table("cancelled")},
+			{all, table("endpoints")}, {`SELECT, DELETE`, table("attempts")},
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/framework/store/storetest"
 )
 
 // newRole creates a role that may only log in, and returns its name and the database's address with it.
@@ -233,6 +234,22 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 				return err
 			},
 		},
+		"outbox_endpoints": {
+			"AddEndpoint":    func() error { return s.AddEndpoint(ctx, nil, store.Endpoint{ID: "e"}, 10) },
+			"Endpoints":      func() error { _, err := s.Endpoints(ctx, nil, store.EndpointQuery{}); return err },
+			"EndpointCounts": func() error { _, err := s.EndpointCounts(ctx, 10); return err },
+			"MarkEndpoints": func() error {
+				tx, err := restricted.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				defer tx.Rollback()
+				_, err = s.MarkEndpoints(ctx, tx, store.EndpointMarks{Failing: []string{"e"}})
+				return err
+			},
+		},
+		"outbox_attempts": {
+			"Attempts":     func() error { _, err := s.Attempts(ctx, store.AttemptQuery{Tenant: "a"}); return err },
+			"AttemptHours": func() error { _, err := s.AttemptHours(ctx, "a", "e", time.Time{}); return err },
+		},
 		"outbox_forwarders": {
 			"Membership": func() error { _, err := s.Membership(ctx); return err },
 		},
@@ -282,6 +299,25 @@ func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 			_, err = postgres.Open(t.Context(), db, postgres.Config{})
 			require.ErrorIs(t, err, store.ErrUnsupported)
 			require.ErrorContains(t, err, encoding)
+		})
+	}
+}
+
+func TestRolesWithTheGrantsOfTheirDutiesHaveEndpoints(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]postgres.Config{"one table": {}, "partitioned": {PartitionRows: 10}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := postgrestest.DSN(t)
+			owner := openDB(t, dsn)
+			openStore(t, owner, config)
+			storetest.Duties(t, dialect(config, nil), func(t *testing.T, duty string) *sql.DB {
+				role, address := newRole(t, owner, dsn)
+				grants, err := postgres.Grants(config, role, postgres.Duty(duty))
+				require.NoError(t, err)
+				exec(t, owner, grants)
+				return openDB(t, address)
+			})
 		})
 	}
 }

@@ -65,3 +65,9 @@ func Run(t *testing.T, d Dialect) {
 // and is for sessions with settings that could change what the store's statements mean. Publishers also use handles of
 // the application.
 func Use(t *testing.T, d Dialect, applications ...*sql.DB) { kit.Use(t, d, applications...) }
+
+// Duties does with customers' endpoints what a publisher, a forwarder and an operator do, in an outbox that is migrated
+// and empty. connect returns a handle of a role with the privileges of a duty.
+func Duties(t *testing.T, d Dialect, connect func(t *testing.T, duty string) *sql.DB) {
+	kit.Duties(t, d, connect)
+}

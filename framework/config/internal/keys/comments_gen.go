@@ -76,7 +76,8 @@ var comments = map[string]string{
 	"settings.Retry.Max":               "Longest pause. Default 15m, or initial if that is more.",
 	"settings.Retry.MaxAge":            "How long a delivery is retried: when its pauses would add up to more, it is dead. What a breaker or a stopped forwarder adds does not count. Default: 24h, or no limit if max_attempts is set.",
 	"settings.Retry.MaxAttempts":       "Most attempts of a delivery, including the first; then it is dead. Default: no limit.",
-	"settings.Retry.Types":             "Other settings for a type, for types with a prefix (order.*), or for all types (*), with the keys above. The longest pattern that matches applies. Keys that are left out are taken from above.",
+	"settings.Retry.Pauses":            "Pauses after each failed attempt, instead of doubling ones, such as [5s, 5m, 30m, 2h]. When a delivery fails again after the last one, it is dead. It excludes max_age, max_attempts, initial and max.",
+	"settings.Retry.Types":             "Other settings for a type, for types with a prefix (order.*), or for all types (*), with the keys above. The longest pattern that matches applies. Keys that are left out are taken from above: with pauses none of the others, and with any of the others no pauses.",
 	"settings.Token.Role":              "Role of the program, as for users. Default viewer.",
 	"settings.Token.Token":             "Token that the program sends as Authorization: Bearer, at least 16 characters. Required.",
 }

@@ -137,6 +137,13 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 // settingsOf returns the settings of a sink, by their keys in waybill.yaml.
 func settingsOf(s forwarder.Sink) []setting {
 	retry := fmt.Sprintf("%s to %s", compact(s.Retry.Initial), compact(s.Retry.Max))
+	if len(s.Retry.Pauses) > 0 {
+		pauses := make([]string, len(s.Retry.Pauses))
+		for i, pause := range s.Retry.Pauses {
+			pauses[i] = compact(pause)
+		}
+		retry = "after " + strings.Join(pauses, ", ")
+	}
 	if s.Retry.MaxAttempts > 0 {
 		retry += fmt.Sprintf(", at most %d attempts", s.Retry.MaxAttempts)
 	}

@@ -155,7 +155,7 @@ func interval(retention time.Duration) time.Duration {
 	return min(max(retention/100, time.Second), time.Minute)
 }
 
-// pass creates partitions, and removes everything that may go. Uniqueness keys, attempts and the inbox
+// pass creates partitions, and removes everything that may go. Uniqueness keys, the inbox and attempts
 // come last, and only a part of them if they are large, so that the log does not wait for them.
 func (p *Pruner) pass(stop context.Context) error {
 	if err := p.extend(stop); err != nil {
@@ -164,15 +164,15 @@ func (p *Pruner) pass(stop context.Context) error {
 	if err := p.old(stop); err != nil {
 		return err
 	}
-	for _, kind := range []store.Leftover{store.LeftoverClaims, store.LeftoverAttempts} {
-		if _, err := p.batches(stop, kind, 0, inboxBatches); err != nil {
+	if _, err := p.batches(stop, store.LeftoverClaims, 0, inboxBatches); err != nil {
+		return err
+	}
+	if p.config.InboxRetention != KeepForever {
+		if _, err := p.batches(stop, store.LeftoverIDs, p.config.InboxRetention, inboxBatches); err != nil {
 			return err
 		}
 	}
-	if p.config.InboxRetention == KeepForever {
-		return nil
-	}
-	_, err := p.batches(stop, store.LeftoverIDs, p.config.InboxRetention, inboxBatches)
+	_, err := p.batches(stop, store.LeftoverAttempts, 0, inboxBatches)
 	return err
 }
 

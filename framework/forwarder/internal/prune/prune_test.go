@@ -206,7 +206,7 @@ func TestAPassRemovesAllPrunableRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{leftovers: map[store.Leftover]int{
-			store.LeftoverReceipts: 12_000, store.LeftoverIDs: 7000, store.LeftoverCancellations: 6000, store.LeftoverClaims: 8000,
+			store.LeftoverReceipts: 12_000, store.LeftoverIDs: 7000, store.LeftoverCancellations: 6000, store.LeftoverClaims: 8000, store.LeftoverAttempts: 9000,
 		}}
 		o.rows(23_000, true)
 		o.rows(10, false)
@@ -220,7 +220,7 @@ func TestAPassRemovesAllPrunableRows(t *testing.T) {
 		stop()
 		require.Empty(t, o.owner, "the lease is released")
 		require.Equal(t, map[store.Leftover]time.Duration{
-			store.LeftoverReceipts: time.Hour, store.LeftoverIDs: 24 * time.Hour, store.LeftoverCancellations: time.Hour, store.LeftoverClaims: 0,
+			store.LeftoverReceipts: time.Hour, store.LeftoverIDs: 24 * time.Hour, store.LeftoverCancellations: time.Hour, store.LeftoverClaims: 0, store.LeftoverAttempts: 0,
 		}, o.ages)
 		require.Zero(t, o.extended, "the log is not partitioned")
 	})

@@ -28,7 +28,7 @@ func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	attempts := forwarder.Sink{Retry: retry}.WithDefaults().Retry.MaxAttempts
+	attempts := forwarder.Sink{Retry: retry}.WithDefaults().Retry.Attempts()
 	hide := board.Show(dashboard.Target{
 		Store:     d.outbox.Store,
 		Routing:   admin.Routing{Routes: table, MaxAttempts: func(string, string) int { return attempts }},

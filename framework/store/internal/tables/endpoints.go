@@ -43,7 +43,7 @@ func (t *Tables) AddEndpoint(ctx context.Context, tx store.Execer, e store.Endpo
 	values.Text = values.Text[1 : len(values.Text)-1] // without parentheses
 	return t.run.within(ctx, tx, func(tx store.Execer) error {
 		added, err := t.run.writeIn(ctx, tx, "endpoints", "add an endpoint", SQL(`INSERT INTO {endpoints} (id, tenant, url, description, types, only_if, private, rate,
-			disabled_reason, disabled_at, failing_since, trouble) SELECT ? FROM (SELECT count(*) AS there FROM {endpoints} WHERE tenant = ?) c WHERE there < ?`,
+			disabled_reason, disabled_at, failing_since, trouble) SELECT ? FROM (SELECT count(*) AS there FROM {endpoints} WHERE tenant = ?) c WHERE there < ? {whole endpoints}`,
 			values, e.Tenant, most))
 		if err == nil && added == 0 {
 			err = store.ErrTooManyEndpoints
