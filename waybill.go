@@ -319,13 +319,15 @@ func (o *Outbox) Open(ctx context.Context) error {
 			refused = append(refused, err)
 		}
 	}
+	for name, d := range o.sinks {
+		if hooks, ok := d.Sink.Sink.(*webhooks.Sink); ok { // one at most, otherwise the forwarder refuses them
+			if made.endpoints, err = hooks.Endpoints(s, name); err != nil {
+				refused = append(refused, err)
+			}
+		}
+	}
 	if err := errors.Join(refused...); err != nil {
 		return err
-	}
-	for name, d := range o.sinks {
-		if hooks, ok := d.Sink.Sink.(*webhooks.Sink); ok {
-			made.endpoints = hooks.Endpoints(s, name)
-		}
 	}
 	o.opened.Store(made)
 	return nil

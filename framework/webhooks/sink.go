@@ -88,10 +88,10 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 
 // Endpoints returns what manages the endpoints to which the sink delivers in an outbox where it has a name, with
 // the settings of the sink.
-func (s *Sink) Endpoints(of Store, name string) *Endpoints {
+func (s *Sink) Endpoints(of Store, name string) (*Endpoints, error) {
 	in := s.in
 	in.Name = name
-	return &Endpoints{store: of, config: s.config, in: in, vault: s.vault, who: name}
+	return NewEndpoints(of, in, s.config)
 }
 
 // Open makes the connections' pool. It does not connect.
