@@ -109,13 +109,17 @@ func (s *Sink) Open(context.Context) error {
 // OwnTypes returns [Type].
 func (s *Sink) OwnTypes() []string { return []string{Type} }
 
-// Defaults sets [Pauses] and DefaultThreshold.
+// Defaults sets [Pauses] and DefaultThreshold, and keeps answers, which are the customers', out of the errors of
+// deliveries.
 func (s *Sink) Defaults(of forwarder.Sink) forwarder.Sink {
 	if r := of.Retry; r.MaxAge == 0 && r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Pauses == nil {
 		of.Retry.Pauses = slices.Clone(Pauses)
 	}
 	if of.Parallelism.Threshold == 0 && of.Parallelism.Adaptive == (forwarder.Adaptive{}) {
 		of.Parallelism.Threshold = DefaultThreshold
+	}
+	if of.AnswerBytes == nil {
+		of.AnswerBytes = new(int)
 	}
 	return of
 }

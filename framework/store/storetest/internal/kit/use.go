@@ -93,6 +93,7 @@ func Use(t *testing.T, d Dialect, applications ...*sql.DB) {
 		require.NoError(t, err)
 		require.Equal(t, want, moved)
 	}
+	o.useEndpoints(t)
 	pruned, err := o.Prune(t.Context(), store.Pruning{Age: time.Second, Limit: 1000, Sinks: []string{"mail"}})
 	require.NoError(t, err)
 	require.Contains(t, []int{published, 0}, pruned.Removed, "of a log with partitions whole ones go")
@@ -105,6 +106,40 @@ func Use(t *testing.T, d Dialect, applications ...*sql.DB) {
 		_, err := o.DB.ExecContext(t.Context(), fmt.Sprintf(`INSERT INTO outbox (type, id, payload) VALUES ('%s', '%s', '{}')`, values["type"], values["id"]))
 		require.Error(t, err, "an empty %s", column)
 	}
+}
+
+// useEndpoints lets an endpoint fail for good.
+func (o *Outbox) useEndpoints(t *testing.T) {
+	t.Helper()
+	e := store.Endpoint{ID: `e '"\` + "`", Tenant: "käy 👍", URL: "https://example.com", Types: []string{`'"\`}}
+	require.NoError(t, o.AddEndpoint(t.Context(), nil, e, 1))
+	require.ErrorIs(t, o.AddEndpoint(t.Context(), nil, e, 1), store.ErrTooManyEndpoints)
+	marks := store.EndpointMarks{Failing: []string{e.ID}, Trouble: map[string]string{e.ID: `'"\`}, Disable: []store.EndpointDisabling{{ID: e.ID, Reason: `\"'`}}}
+	for _, want := range [][]string{{e.ID}, nil} {
+		tx := o.Tx(t)
+		disabled, err := o.MarkEndpoints(t.Context(), tx, marks)
+		require.NoError(t, err)
+		require.Equal(t, want, disabled)
+		require.NoError(t, o.AddAttempts(t.Context(), tx, []store.Attempt{{ID: "1", Endpoint: e.ID, Tenant: e.Tenant, Error: `'"\`, At: Moment, Until: Moment}}))
+		require.NoError(t, tx.Commit())
+	}
+	found, err := o.Endpoints(t.Context(), nil, store.EndpointQuery{Tenants: []string{e.Tenant}, Troubled: true})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	for _, want := range []bool{true, false} {
+		changed, err := o.ChangeEndpoint(t.Context(), nil, found[0])
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+	}
+	counts, err := o.EndpointCounts(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, []store.EndpointCount{{Tenant: e.Tenant, All: 1, Disabled: 1, Failing: 1, Troubled: 1}}, counts)
+	hours, err := o.AttemptHours(t.Context(), e.Tenant, e.ID, time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, []store.AttemptHour{{Begins: Moment.Truncate(time.Hour), Failed: 1}}, hours)
+	deleted, err := o.DeleteEndpoint(t.Context(), nil, e.Tenant, e.ID)
+	require.NoError(t, err)
+	require.True(t, deleted)
 }
 
 // publishIn does in a transaction of another handle what publishers do.
@@ -153,5 +188,19 @@ func (o *Outbox) publishAllIn(t *testing.T, application *sql.DB, rows []notifica
 		}
 		require.Equal(t, want, first)
 	}
+	e := store.Endpoint{ID: "e", Tenant: "käy", URL: "https://example.com", Types: []string{"t"}, Version: 1}
+	if err := o.AddEndpoint(t.Context(), tx, e, 1); err != nil {
+		return err
+	}
+	changed, err := o.ChangeEndpoint(t.Context(), tx, e)
+	if err != nil {
+		return err
+	}
+	require.True(t, changed)
+	deleted, err := o.DeleteEndpoint(t.Context(), tx, e.Tenant, e.ID)
+	if err != nil {
+		return err
+	}
+	require.True(t, deleted)
 	return tx.Commit()
 }
