@@ -15,8 +15,11 @@ import (
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
-// maxPageRows is how many rows a page of the API has at most.
-const maxPageRows = 200
+// How many rows a page of the API has by default, and at most.
+const (
+	usualRows = 50
+	mostRows  = 200
+)
 
 // api has the routes of the API.
 var api = []route{
@@ -54,7 +57,7 @@ func (p *portal) describe() error {
 }
 
 func listEndpoints(ctx context.Context, r *request) (any, error) {
-	limit, err := r.number("limit", pageRows, maxPageRows)
+	limit, err := r.number("limit", usualRows, mostRows)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +184,7 @@ func recoverEndpoint(ctx context.Context, r *request) (any, error) {
 }
 
 func listAttempts(ctx context.Context, r *request) (any, error) {
-	limit, err := r.number("limit", pageRows, maxPageRows)
+	limit, err := r.number("limit", usualRows, mostRows)
 	if err != nil {
 		return nil, err
 	}

@@ -296,7 +296,9 @@ func TestATestReturnsTheAnswer(t *testing.T) {
 
 func TestTypesAreDescribed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *portal.Config, _ *webhooks.Config) { c.Hide = func(typ string) bool { return typ == "audit.done" } })
+	s := newSite(t, func(c *portal.Config, _ *webhooks.Config) {
+		c.Hide = func(typ string) bool { return typ == "audit.done" }
+	})
 	require.Equal(t, []any{
 		map[string]any{"type": "order.placed", "example": map[string]any{"order_id": "", "total": 0.0}},
 		map[string]any{"type": "order.shipped", "example": map[string]any{"order_id": ""}},

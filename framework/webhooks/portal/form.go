@@ -3,6 +3,7 @@ package portal
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -92,20 +93,20 @@ func (f *form) change() (*change, error) {
 	return &change{URL: &f.URL, Description: &f.Description, Types: &types, When: &f.When, Headers: &headers, Rate: &f.Rate}, nil
 }
 
-// refused takes over what is wrong with the form, and returns an error that is not about it.
-func (f *form) refused(err error, now *webhooks.Endpoint) error {
+// refused returns the form again with what is wrong with it, or an error that is not about it. now is the endpoint.
+func (f *form) refused(err error, now *webhooks.Endpoint) (any, error) {
 	switch {
 	case errors.Is(err, webhooks.ErrChanged) && now != nil:
 		f.Version = now.Version
 		f.Notice = "Somebody else has changed this endpoint meanwhile. If you save, your settings replace theirs."
+		return page{name: "form", status: http.StatusConflict, data: f}, nil
 	case errors.Is(err, webhooks.ErrInvalid):
 		for _, m := range webhooks.FieldErrors(err) {
 			f.Mistakes = append(f.Mistakes, mistake{m.Field, m.Err.Error()})
 		}
-	default:
-		return err
+		return page{name: "form", status: http.StatusUnprocessableEntity, data: f}, nil
 	}
-	return nil
+	return nil, err
 }
 
 // field is what is wrong with a field.

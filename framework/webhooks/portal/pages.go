@@ -16,7 +16,7 @@ import (
 )
 
 // pageRows is how many rows a page has.
-const pageRows = 50
+const pageRows = 25
 
 // pages are the templates, besides those that all share.
 var pages = []string{"list", "form", "endpoint", "secret", "confirm", "attempt", "done", "problem"}
@@ -78,7 +78,7 @@ func createFromPage(ctx context.Context, r *request) (any, error) {
 		made, secret, err = r.create(ctx, f.Key, f.Secret, f.Asymmetric, c)
 	}
 	if err != nil {
-		return page{name: "form", status: http.StatusUnprocessableEntity, data: &f}, f.refused(err, nil)
+		return f.refused(err, nil)
 	}
 	return r.secret(&made, secret, "The endpoint was added."), nil
 }
@@ -101,7 +101,7 @@ func updateFromPage(ctx context.Context, r *request) (any, error) {
 		_, err = r.update(ctx, f.Version, c)
 	}
 	if err != nil {
-		return page{name: "form", status: http.StatusUnprocessableEntity, data: &f}, f.refused(err, &now)
+		return f.refused(err, &now)
 	}
 	return goTo("/endpoints/" + now.ID), nil
 }

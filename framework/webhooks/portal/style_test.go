@@ -1,0 +1,56 @@
+package portal_test
+
+import (
+	"bytes"
+	"io/fs"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/webhooks/portal"
+)
+
+var pair = regexp.MustCompile(`--([a-z]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)`)
+
+// WCAG 2.2 requires a contrast of 4.5 to 1 for texts, and of 3 to 1 for the borders of controls (1.4.3
+// and 1.4.11).
+func TestContrastsAreSufficientInBothSchemes(t *testing.T) {
+	t.Parallel()
+	style, err := portal.Files.ReadFile("static/style.css")
+	require.NoError(t, err)
+	colours := make(map[string][2]string)
+	for _, m := range pair.FindAllStringSubmatch(string(style), -1) {
+		colours[m[1]] = [2]string{m[2], m[3]}
+	}
+	for scheme, name := range []string{"light", "dark"} {
+		for _, ground := range []string{"ground", "raised"} {
+			for text, least := range map[string]float64{"text": 4.5, "faint": 4.5, "accent": 4.5, "good": 4.5, "warn": 4.5, "bad": 4.5, "strong": 3} {
+				require.GreaterOrEqual(t, portal.Contrast(colours[text][scheme], colours[ground][scheme]), least, "%s on %s, %s", text, ground, name)
+			}
+		}
+		for _, button := range []string{"accent", "bad"} {
+			require.GreaterOrEqual(t, portal.Contrast(colours["raised"][scheme], colours[button][scheme]), 4.5, "%s, %s", button, name)
+		}
+	}
+	require.Equal(t, [2]string{portal.DefaultAccent, portal.DefaultAccentDark}, colours["accent"], "which Config replaces")
+}
+
+// Each class of the style sheet is in a template.
+func TestEveryClassOfTheStyleIsUsed(t *testing.T) {
+	t.Parallel()
+	style, err := portal.Files.ReadFile("static/style.css")
+	require.NoError(t, err)
+	style = regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAll(style, nil)
+	names, err := fs.Glob(portal.Files, "templates/*.html")
+	require.NoError(t, err)
+	var pages bytes.Buffer
+	for _, name := range names {
+		page, err := portal.Files.ReadFile(name)
+		require.NoError(t, err)
+		pages.Write(page)
+	}
+	for _, class := range regexp.MustCompile(`\.([a-z][a-z-]*)`).FindAllSubmatch(style, -1) {
+		require.Regexp(t, `class="[^>]*\b`+string(class[1])+`\b`, pages.String(), "no page uses .%s", class[1])
+	}
+}
