@@ -86,6 +86,14 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	return s, s.Open(context.Background()) // reports the mistakes of connections
 }
 
+// Endpoints returns what manages the endpoints to which the sink delivers in an outbox where it has a name, with
+// the settings of the sink.
+func (s *Sink) Endpoints(of Store, name string) (*Endpoints, error) {
+	in := s.in
+	in.Name = name
+	return NewEndpoints(of, in, s.config)
+}
+
 // Open makes the connections' pool. It does not connect.
 func (s *Sink) Open(context.Context) error {
 	client, err := httpsink.NewClient(s.in, s.config.ClientConfig)
