@@ -37,6 +37,7 @@ const (
 
 // errFewer makes the engine settle fewer originals in one checkpoint.
 var errFewer = errors.New("too many deliveries to customers' endpoints in one checkpoint")
+
 // ownMetadata are the names of all metadata of such a notification but its tenant's.
 var ownMetadata = []string{
 	metadataEndpoint, metadataType, notification.MetadataContentType, notification.MetadataCausationID, notification.MetadataCorrelationID,

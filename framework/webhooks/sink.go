@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,11 +87,11 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	return s, s.Open(context.Background()) // reports the mistakes of connections
 }
 
-// Endpoints returns what manages the endpoints to which the sink delivers in an outbox where it has a name, with
-// the settings of the sink.
+// Endpoints returns what manages the endpoints to which the sink delivers in an outbox, with the settings of the
+// sink. name is that of the sink in the forwarder; "" is the one that it was made with.
 func (s *Sink) Endpoints(of Store, name string) (*Endpoints, error) {
 	in := s.in
-	in.Name = name
+	in.Name = cmp.Or(name, in.Name)
 	return NewEndpoints(of, in, s.config)
 }
 
@@ -105,9 +106,6 @@ func (s *Sink) Open(context.Context) error {
 	}
 	return nil
 }
-
-// Endpoints returns what manages the endpoints of an outbox, with the sink's settings.
-func (s *Sink) Endpoints(of Store) (*Endpoints, error) { return NewEndpoints(of, s.in, s.config) }
 
 // OwnTypes returns [Type].
 func (s *Sink) OwnTypes() []string { return []string{Type} }
