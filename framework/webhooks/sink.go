@@ -40,6 +40,7 @@ type Sink struct {
 	tenant string // the metadata with the tenant
 	in     sinks.Instance
 	vault  *vault
+	limits limits
 	client atomic.Pointer[httpsink.Client] // of the last Open
 
 	mu         sync.Mutex
@@ -83,7 +84,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, residences: make(map[string]*residence)}
+	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, limits: usualLimits, residences: make(map[string]*residence)}
 	return s, s.Open(context.Background()) // reports the mistakes of connections
 }
 
