@@ -3,11 +3,10 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/endpoint"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
@@ -16,22 +15,12 @@ import (
 // endpointPages is how many pages of endpoints a check reads at most.
 const endpointPages = 10
 
-// webhooksOf returns the sink of customers' endpoints, and its name; nil if a configuration has none.
-func webhooksOf(c *forwarder.Config) (*webhooks.Sink, string) {
-	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		if sink, is := c.Sinks[name].Sink.(*webhooks.Sink); is {
-			return sink, name
-		}
-	}
-	return nil, ""
-}
-
 // checkEndpoints looks at customers' endpoints: what is in trouble, and whether secrets can be read.
 func checkEndpoints(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
 		return skip("no configuration says whether customers have endpoints", "waybill doctor -c waybill.yaml"), nil
 	}
-	sink, name := webhooksOf(x.Forwarder)
+	sink, name := endpoint.SinkOf(x.Forwarder.Sinks)
 	if sink == nil {
 		return ok("no sink is of kind webhooks"), nil
 	}

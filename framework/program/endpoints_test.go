@@ -235,7 +235,7 @@ func TestCommandsOfEndpointsSayWhatIsWrong(t *testing.T) {
 		args []string
 	}{
 		{exitUsage, "there is no waybill.yaml in this folder, and endpoints need the settings of its sink of kind webhooks", []string{"list", "--database", o.address}},
-		{exitUsage, "the configuration has no sink of kind webhooks", []string{"list", "-c", without}},
+		{exitUsage, "has no sink of kind webhooks", []string{"list", "-c", without}},
 		{exitUsage, "WEBHOOKS_KEY", []string{"list", "-c", keys}},
 		{exitUsage, "invalid endpoint: tenant: is missing; name whose endpoint it is; url: is missing", []string{"add", "-c", file}},
 		{exitUsage, `rate: "9" is not a rate`, []string{"add", "-c", file, "--tenant", "a", "--url", "https://a.example", "--rate", "9"}},

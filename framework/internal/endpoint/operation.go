@@ -4,12 +4,24 @@ package endpoint
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
+
+// SinkOf returns the sink of kind webhooks, and its name; nil if there is none.
+func SinkOf(sinks map[string]forwarder.Sink) (*webhooks.Sink, string) {
+	for _, name := range slices.Sorted(maps.Keys(sinks)) {
+		if sink, is := sinks[name].Sink.(*webhooks.Sink); is {
+			return sink, name
+		}
+	}
+	return nil, ""
+}
 
 // Operation is something that operators do to one endpoint.
 type Operation struct {

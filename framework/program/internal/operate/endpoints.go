@@ -70,9 +70,9 @@ func (d *desk) open(ctx context.Context, source config.Source) (*webhooks.Endpoi
 	if err != nil {
 		return nil, nil, err
 	}
-	sink, err := webhooksOf(c)
-	if err != nil {
-		return nil, nil, &command.UsageError{Err: err}
+	sink, _ := endpoint.SinkOf(c.ForwarderConfig(nil).Sinks)
+	if sink == nil {
+		return nil, nil, &command.UsageError{Err: errors.New(source.File + " has no sink of kind webhooks, which has the settings of endpoints: add one")}
 	}
 	t := c.Tables()
 	t.Listen = false
@@ -86,24 +86,6 @@ func (d *desk) open(ctx context.Context, source config.Source) (*webhooks.Endpoi
 		return nil, nil, err
 	}
 	return all.As(admin.New(s, cmp.Or(d.by, defaultOperator())).For(admin.Request{Reason: d.reason})), cleanup, nil
-}
-
-// webhooksOf returns the sink of kind webhooks of a configuration.
-func webhooksOf(c *config.Config) (found *webhooks.Sink, err error) {
-	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		sink, is := c.Sinks[name].Sink.Sink.(*webhooks.Sink)
-		switch {
-		case !is:
-		case found != nil:
-			return nil, errors.New("the configuration has several sinks of kind webhooks, and an outbox can have only one: keep one")
-		default:
-			found = sink
-		}
-	}
-	if found == nil {
-		return nil, errors.New("the configuration has no sink of kind webhooks, which keeps endpoints: add one")
-	}
-	return found, nil
 }
 
 // with opens the only database, and does something there.
