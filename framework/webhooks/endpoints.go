@@ -191,7 +191,7 @@ func (e *Endpoints) check(n *NewEndpoint) error {
 			mistakes = append(mistakes, &FieldError{"secret", err})
 		}
 	}
-	if err := n.Settings.check(&e.config, e.in.Types); err != nil {
+	if err := n.check(&e.config, e.in.Types); err != nil {
 		mistakes = append(mistakes, mistakesOf(err)...)
 	}
 	return invalid(mistakes)
@@ -207,17 +207,20 @@ func mistakesOf(err error) (mistakes []error) {
 
 // FieldErrors returns the mistakes in an error of this package, by field.
 func FieldErrors(err error) (mistakes []*FieldError) {
-	switch e := err.(type) {
-	case *FieldError:
-		return []*FieldError{e}
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
+	if several, is := err.(interface{ Unwrap() []error }); is {
+		for _, inner := range several.Unwrap() {
 			mistakes = append(mistakes, FieldErrors(inner)...)
 		}
-	case interface{ Unwrap() error }:
-		return FieldErrors(e.Unwrap())
+		return mistakes
 	}
-	return mistakes
+	var first *FieldError
+	switch {
+	case !errors.As(err, &first):
+		return nil
+	case error(first) == err:
+		return []*FieldError{first}
+	}
+	return FieldErrors(errors.Unwrap(err))
 }
 
 // Get returns an endpoint. It fails with ErrUnknown.
@@ -295,7 +298,7 @@ func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*
 		if len(set.Types) == 0 {
 			set.Types = []string{"*"}
 		}
-		if err := set.Settings.check(&e.config, e.in.Types); err != nil {
+		if err := set.check(&e.config, e.in.Types); err != nil {
 			return err
 		}
 		now.Settings, now.private.Headers, now.Trouble = set.Settings, set.Headers, ""
