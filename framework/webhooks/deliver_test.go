@@ -4,14 +4,19 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestEachEndpointOfTheTenantThatMatchesGetsTheNotification(t *testing.T) {
@@ -281,4 +286,73 @@ func TestAnAsymmetricEndpointSignsWithItsOwnKey(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, next, "whpk_")
 	})
+}
+
+func TestWhatADisabledEndpointHadNotGotIsDeadAndCanBeRecovered(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		c := newCustomer(t)
+		made, _ := s.create("acme", c.URL)
+		c.answers(status(http.StatusServiceUnavailable))
+		var all []string
+		for i := range 50 {
+			all = append(all, fmt.Sprint(i))
+			s.publish(order("acme", all[i], fmt.Sprint("k", i%3)))
+		}
+		s.drain()
+		_, err := s.endpoints.Disable(t.Context(), "acme", made.ID, "the bill is not paid")
+		require.NoError(t, err)
+		c.take()
+		time.Sleep(webhooks.Freshness)
+		s.advance(24 * time.Hour)
+		require.Empty(t, c.take())
+		waiting, err := s.endpoints.Waiting(t.Context(), "acme", made.ID)
+		require.NoError(t, err)
+		require.Equal(t, map[store.State]int64{store.StateDead: 50}, waiting)
+		c.answers(nil)
+		_, err = s.endpoints.Enable(t.Context(), "acme", made.ID)
+		require.NoError(t, err)
+		_, err = s.endpoints.Recover(t.Context(), "acme", made.ID, time.Now().Add(-time.Hour))
+		require.NoError(t, err)
+		s.drain()
+		got := orders(c.take())
+		require.ElementsMatch(t, all, got)
+		for key := range 3 {
+			var numbers []int
+			for _, id := range got {
+				if n, err := strconv.Atoi(id); err == nil && n%3 == key {
+					numbers = append(numbers, n)
+				}
+			}
+			require.IsIncreasing(t, numbers)
+		}
+	})
+}
+
+// A tenant with very many endpoints, and several with many, are delivered to in pieces.
+func TestManyEndpointsAreDeliveredToInSeveralCheckpoints(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		if testing.Short() {
+			t.Skip("it delivers 63,000 times")
+		}
+		var got atomic.Int64
+		sink, err := webhooks.New(sinks.Instance{Name: "customers", HTTPClient: &http.Client{Transport: accept{&got}}}, webhooks.Config{Attempts: webhooks.AttemptsNone})
+		require.NoError(t, err)
+		s.forwarder.Sinks["customers"] = forwarder.Sink{Sink: sink}
+		for i := range 21_000 {
+			require.NoError(t, s.store.AddEndpoint(t.Context(), nil, store.Endpoint{ID: fmt.Sprintf("e%06d", i), Tenant: fmt.Sprint("t", i%3), URL: "https://a.example/", Types: []string{"*"},
+				Private: `{"secrets":[{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}]}`}, 10_000))
+		}
+		for i := range 9 {
+			s.publish(order(fmt.Sprint("t", i%3), fmt.Sprint(i), ""))
+		}
+		s.drain()
+		require.EqualValues(t, 63_000, got.Load())
+	})
+}
+
+type accept struct{ got *atomic.Int64 }
+
+func (a accept) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.got.Add(1)
+	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }

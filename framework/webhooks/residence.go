@@ -57,11 +57,12 @@ type known struct {
 	deleted bool
 }
 
-// endpoint returns an endpoint that was read within Freshness. Those that are asked for while a query runs
-// are read together by the next one.
+// endpoint returns an endpoint that was read within Freshness, or just now if it cannot get its delivery:
+// a person may enable it, and recover its deliveries, in one breath. Those that are asked for while a query runs are
+// read together by the next one.
 func (r *residence) endpoint(ctx context.Context, id string) (*known, error) {
 	r.mu.Lock()
-	if k := r.known[id]; k != nil && time.Since(k.readAt) < Freshness {
+	if k := r.known[id]; k != nil && time.Since(k.readAt) < Freshness && !k.deleted && k.Enabled() && k.noKeys == nil {
 		r.mu.Unlock()
 		return k, nil
 	}
@@ -132,6 +133,20 @@ func (r *residence) learn(rows []store.Endpoint, asked time.Time, ids []string) 
 		}
 	}
 	return all
+}
+
+// failing remembers that endpoints are failing, as a checkpoint has just written, so that a success before they are
+// read again ends that.
+func (r *residence) failing(ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if before := r.known[id]; before != nil && before.FailingSince.IsZero() {
+			k := *before
+			k.FailingSince = time.Now()
+			r.known[id] = &k
+		}
+	}
 }
 
 // forget makes room.
