@@ -109,6 +109,7 @@ var layers = []layer{
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "framework/settings", "registry"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/webhooks", []string{"framework/event", "framework/notification", "framework/store", "framework/settings", "framework/route", "framework/outbox", "framework/forwarder", "framework/admin", "registry", "serializer", "sinks", "sinks/*"}},
+	{"framework/webhooks/portal", []string{"framework/notification", "framework/store", "framework/settings", "framework/admin", "framework/webhooks", "registry", "serializer", "sinks"}},
 	{"framework/config", []string{"framework/webhooks", "framework/settings", "framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"benchmarks/receiver", []string{"benchmarks/durations", "benchmarks/result", "sinks/*"}},
 	{"framework/program", anything},
