@@ -62,12 +62,15 @@ func (l *loader) checkLog(log Log, d Database, o Outbox) {
 // sinkName keeps names readable in logs, tables and environment variables.
 var sinkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// buildSinks builds each sink from its kind and settings. The constructor runs even if the
+// buildSinks builds each sink of a kind, or of all kinds if it is "", from its settings. The constructor runs even if the
 // settings have mistakes, to find all of them; the sink is then not used. A sink opens nothing
 // before Open.
-func (l *loader) buildSinks(c *Config) {
+func (l *loader) buildSinks(c *Config, kind string) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		sink, at := c.Sinks[name], keys.Join("sinks", name)
+		if kind != "" && sink.Kind != kind {
+			continue
+		}
 		if !sinkName.MatchString(name) {
 			l.mistake(at, "%s: a sink's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", at)
 		}

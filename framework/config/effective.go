@@ -1,12 +1,19 @@
 package config
 
-import "github.com/waybill-go/waybill/framework/forwarder"
+import (
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/webhooks"
+)
 
 // Effective returns the settings of a type's deliveries to a sink, with defaults filled in. Retry
 // is the policy of the type, and from is the pattern of retry.types that it comes from; "" if the
 // type has the sink's own policy.
 func (c *Config) Effective(sink, typ string) (s forwarder.Sink, from string) {
-	s = c.Sinks[sink].WithDefaults()
+	s = c.Sinks[sink].Sink
+	if c.Sinks[sink].Kind == webhooks.KindName { // the sink may not be built
+		s = webhooks.Defaults(s)
+	}
+	s = s.WithDefaults()
 	s.Retry, from = s.Retry.For(typ)
 	return s, from
 }

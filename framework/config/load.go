@@ -27,13 +27,8 @@ func (l *loader) checkAll(c *Config) {
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
 	}
-	for name, sink := range c.Sinks {
-		if sink.Kind == webhooks.KindName && c.Log != (Log{}) {
-			at := keys.Join("sinks", name)
-			l.mistake(at, "%s: nothing can be published to the log of source; move the sink to the first stage's configuration", at)
-		}
-	}
-	l.buildSinks(c)
+	l.checkPublishing(c)
+	l.buildSinks(c, "")
 	l.checkSchedules(c)
 	routesAreRight := l.checkRoutes(c)
 	if c.source.Listen != nil {
@@ -49,6 +44,16 @@ func (l *loader) checkAll(c *Config) {
 	l.checkForwarder(c, routesAreRight)
 	l.checkObserve(c.Observe)
 	l.environment.reportUnknown()
+}
+
+// checkPublishing reports sinks that publish to a log to which nothing can be published.
+func (l *loader) checkPublishing(c *Config) {
+	for name, sink := range c.Sinks {
+		if sink.Kind == webhooks.KindName && c.Log != (Log{}) {
+			at := keys.Join("sinks", name)
+			l.mistake(at, "%s: nothing can be published to the log of source; move the sink to the first stage's configuration", at)
+		}
+	}
 }
 
 // Tables is the part of a configuration that is needed to open the outbox.
@@ -125,6 +130,17 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 		if len(c.Routes) > 0 {
 			l.checkRoutes(c)
 		}
+	})
+}
+
+// LoadKind reads where the outbox is, and builds the sinks of one kind, so it needs no secrets of
+// others.
+func LoadKind(source Source, options Options, kind string) (*Config, error) {
+	return read(source, options, append(located, "sinks"), func(l *loader, c *Config) {
+		l.checkTables(c)
+		l.wantOne(c)
+		l.checkPublishing(c)
+		l.buildSinks(c, kind)
 	})
 }
 

@@ -40,6 +40,7 @@ import (
 //   - Forwarder *forwarder.Forwarder: the forwarder of this process
 //   - Database string: the name of the outbox's database, if the forwarder has several
 //   - Types *registry.Registry: the types that the program has registered
+//   - Endpoints *webhooks.Endpoints: manages customers' endpoints, if a sink is of kind webhooks
 //   - Doctor func(ctx context.Context, only ...string) []doctor.Finding: runs the checks with
 //     these ids, or all
 //   - Configuration func() ([]byte, error): the configuration in effect, as YAML without secrets

@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 func newExplain(p *command.Invocation) *cobra.Command {
@@ -219,7 +220,10 @@ func (r retryView) attempts() string {
 
 // name returns the type, and what an alias is routed as.
 func (v typeView) name() string {
-	if v.RoutedAs == "" {
+	switch {
+	case v.Type == webhooks.Type:
+		return v.Type + " (the delivery of a notification to a customer's endpoint)"
+	case v.RoutedAs == "":
 		return v.Type
 	}
 	return v.Type + " (an alias, routed as " + v.RoutedAs + ")"

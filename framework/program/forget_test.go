@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -16,7 +17,7 @@ import (
 func answer(t *testing.T, text string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := &command.Invocation{Stdout: &stdout, Stderr: &stderr}
+	p := &command.Invocation{Stdout: &stdout, Stderr: &stderr, Options: config.Options{Kinds: ownKinds(t)}}
 	root := newRoot(p)
 	root.SetArgs(args)
 	root.SetIn(strings.NewReader(text))

@@ -17,10 +17,12 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/internal/endpoint"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 	"github.com/waybill-go/waybill/framework/settings"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 // observed loads the configuration, and makes the monitor and the dashboard. The monitor
@@ -89,7 +91,7 @@ func (f *forward) targetIn(name string) (dashboard.Target, bool) {
 	for _, d := range e.fleet.Databases() {
 		if s, ok := d.Store.(admin.Store); ok && d.Database == name {
 			t := e.target
-			t.Store, t.Database = s, name
+			t.Store, t.Database, t.Endpoints = s, name, endpointsOf(e.config, d.Store)
 			t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding {
 				return f.findings(ctx, e.sourceIn(f.source, name), only...)
 			}
@@ -117,9 +119,21 @@ func (f *forward) target(e *engine) dashboard.Target {
 		Routing:       command.RoutingOf(e.config, routes),
 		Forwarder:     e.Forwarder,
 		Types:         f.Options.Types,
+		Endpoints:     endpointsOf(e.config, e.store),
 		Doctor:        func(ctx context.Context, only ...string) []doctor.Finding { return f.findings(ctx, f.source, only...) },
 		Configuration: func() ([]byte, error) { return text, err },
 	}
+}
+
+// endpointsOf returns what manages the endpoints of customers in an outbox; nil if the configuration has none.
+func endpointsOf(c *config.Config, of any) *webhooks.Endpoints {
+	sink, _ := endpoint.SinkOf(c.ForwarderConfig(nil).Sinks)
+	outbox, is := of.(webhooks.Store)
+	if sink == nil || !is {
+		return nil
+	}
+	all, _ := sink.Endpoints(outbox, "") // Load has checked the settings
+	return all
 }
 
 // findings returns what waybill doctor would report.

@@ -108,7 +108,7 @@ type EndpointCount struct {
 	Troubled int
 }
 
-// DisabledByPerson is the DisabledReason of an endpoint that a person has disabled.
+// DisabledByPerson is, or begins, the DisabledReason of an endpoint that a person has disabled.
 const DisabledByPerson = "disabled by a person"
 
 // EndpointMarks are the marks of endpoints, by their IDs.

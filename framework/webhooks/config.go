@@ -3,6 +3,7 @@ package webhooks
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ type Config struct {
 	EncryptionKeys     []string      `yaml:"encryption_keys" secret:"true" doc:"Keys that encrypt the secrets and the extra headers of endpoints in the database, each base64 of 32 random bytes. The first one encrypts; all of them decrypt, so that a new one can be put in front. All programs that manage endpoints need them. Default: none, and they are stored as they are"`
 	EndpointsPerTenant int           `yaml:"endpoints_per_tenant" doc:"Most endpoints of a tenant, 1 to 10000. Default 10000"`
 	DisableAfter       time.Duration `yaml:"disable_after" doc:"How long an endpoint may fail without a success until it is disabled. Default 120h"`
-	SecretOverlap      time.Duration `yaml:"secret_overlap" doc:"How long the old secret of an endpoint signs as well after it was rotated. Default 24h"`
+	SecretOverlap      time.Duration `yaml:"secret_overlap" secret:"false" doc:"How long the old secret of an endpoint signs as well after it was rotated. Default 24h"`
 	Attempts           Attempts      `yaml:"attempts" enum:"all,failed,none" doc:"Which attempts are recorded for the customer, with the first 8 KiB of request and answer: all, failed or none. Default all"`
 	AttemptsRetention  time.Duration `yaml:"attempts_retention" doc:"How long recorded attempts are kept. Default 72h"`
 }
@@ -78,6 +79,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	require(filled.tenantName() != "", "tenant: %q names no metadata: write metadata.NAME, such as %s", filled.Tenant, DefaultTenant)
+	require(!slices.Contains(ownMetadata, filled.tenantName()), "tenant: the sink itself uses metadata.%s: choose another", filled.tenantName())
 	_, err := newVault(filled.EncryptionKeys)
 	mistakes = append(mistakes, err)
 	require(filled.EndpointsPerTenant >= 1 && filled.EndpointsPerTenant <= MaxEndpoints, "endpoints_per_tenant: %d is outside 1..%d", filled.EndpointsPerTenant, MaxEndpoints)

@@ -105,6 +105,10 @@ type Endpoint struct {
 // Enabled reports whether the endpoint gets notifications.
 func (e *Endpoint) Enabled() bool { return e.DisabledReason == "" }
 
+// Locked returns why the secrets of the endpoint cannot be read, as [ErrKey]; nil if they can. Until then its
+// deliveries wait, and it can only be deleted.
+func (e *Endpoint) Locked() error { return e.broken }
+
 // Limits of the texts of an endpoint.
 const (
 	maxTenant      = 255

@@ -24,12 +24,13 @@ import (
 // belong to the caller's. A method with a tenant neither sees nor changes endpoints of others. It is safe for
 // concurrent use.
 type Endpoints struct {
-	store  Store
-	config Config
-	in     sinks.Instance
-	vault  *vault
-	who    string    // for the table of actions
-	tx     outbox.Tx // nil: a transaction for each
+	store   Store
+	config  Config
+	in      sinks.Instance
+	vault   *vault
+	acting  *admin.Admin // for the table of actions
+	records bool         // each change is an action, since an operator makes it
+	tx      outbox.Tx    // nil: a transaction for each
 }
 
 // Store is what package webhooks needs from an outbox.
@@ -53,7 +54,7 @@ func NewEndpoints(s Store, in sinks.Instance, c Config) (*Endpoints, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Endpoints{store: s, config: c, in: in, vault: v, who: in.Name}, nil
+	return &Endpoints{store: s, config: c, in: in, vault: v, acting: admin.New(s, in.Name)}, nil
 }
 
 // In returns the same with the caller's transaction: what its methods write commits with tx or not at
@@ -70,8 +71,24 @@ func (e *Endpoints) In(tx outbox.Tx) *Endpoints {
 // sink.
 func (e *Endpoints) By(who string) *Endpoints {
 	bound := *e
-	bound.who = who
+	bound.acting = admin.New(e.store, who)
 	return &bound
+}
+
+// As returns the same for an operator, who acts as a: each change is recorded as an action, before it is made. What
+// customers do to their own endpoints is not recorded.
+func (e *Endpoints) As(a *admin.Admin) *Endpoints {
+	bound := *e
+	bound.acting, bound.records = a, true
+	return &bound
+}
+
+// record makes a change of an endpoint, and records it if an operator makes it.
+func (e *Endpoints) record(ctx context.Context, name, tenant, id string, change func() error) error {
+	if !e.records {
+		return change()
+	}
+	return e.acting.Record(ctx, name+" endpoint", map[string]string{"tenant": tenant, "endpoint": id}, change)
 }
 
 // execer returns where to write; nil if there is no transaction.
@@ -124,7 +141,7 @@ func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint
 	if err != nil {
 		return Endpoint{}, "", err
 	}
-	err = e.store.AddEndpoint(ctx, tx, row, e.config.EndpointsPerTenant)
+	err = e.record(ctx, "add", n.Tenant, id, func() error { return e.store.AddEndpoint(ctx, tx, row, e.config.EndpointsPerTenant) })
 	if errors.Is(err, ErrTooMany) {
 		err = fmt.Errorf("%w: tenant %q has %d already, which is endpoints_per_tenant; delete one", ErrTooMany, n.Tenant, e.config.EndpointsPerTenant)
 	}
@@ -269,7 +286,7 @@ func (e *Endpoints) list(ctx context.Context, q store.EndpointQuery) ([]Endpoint
 // longer a Trouble. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if somebody else changes the
 // endpoint at the same time.
 func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
-	return e.change(ctx, tenant, id, func(now *Endpoint) error {
+	return e.change(ctx, "update", tenant, id, func(now *Endpoint) error {
 		set := *now
 		set.Types, set.Headers = slices.Clone(now.Types), maps.Clone(now.Headers)
 		if err := change(&set); err != nil {
@@ -286,8 +303,8 @@ func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*
 	})
 }
 
-// change reads an endpoint, changes it and writes it.
-func (e *Endpoints) change(ctx context.Context, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
+// change reads an endpoint, changes it and writes it. what is the name of that.
+func (e *Endpoints) change(ctx context.Context, what, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
 	tx, err := e.execer()
 	if err != nil {
 		return Endpoint{}, err
@@ -306,10 +323,13 @@ func (e *Endpoints) change(ctx context.Context, tenant, id string, change func(*
 	if err != nil {
 		return Endpoint{}, err
 	}
-	changed, err := e.store.ChangeEndpoint(ctx, tx, row)
-	if err == nil && !changed {
-		err = fmt.Errorf("%w: %s: read it again, and repeat the change", ErrChanged, id)
-	}
+	err = e.record(ctx, what, tenant, id, func() error {
+		changed, err := e.store.ChangeEndpoint(ctx, tx, row)
+		if err == nil && !changed {
+			err = fmt.Errorf("%w: %s: read it again, and repeat the change", ErrChanged, id)
+		}
+		return err
+	})
 	if err != nil {
 		return Endpoint{}, err
 	}
@@ -323,7 +343,7 @@ func (e *Endpoints) change(ctx context.Context, tenant, id string, change func(*
 // ended before are forgotten; if there are more than three, so is the oldest.
 func (e *Endpoints) Rotate(ctx context.Context, tenant, id string) (Endpoint, string, error) {
 	signs := ""
-	rotated, err := e.change(ctx, tenant, id, func(now *Endpoint) (err error) {
+	rotated, err := e.change(ctx, "rotate", tenant, id, func(now *Endpoint) (err error) {
 		at := time.Now().UTC()
 		before := now.private.Secrets
 		if signs, err = newSecret(len(before) > 0 && shown(before[0].Secret) != before[0].Secret); err != nil {
@@ -367,7 +387,7 @@ func (e *Endpoints) Secret(ctx context.Context, tenant, id string) (string, erro
 // has not got yet becomes dead with its next attempt, and can be recovered: see [Endpoints.Recover]. It does
 // nothing to an endpoint that is disabled.
 func (e *Endpoints) Disable(ctx context.Context, tenant, id, reason string) (Endpoint, error) {
-	return e.change(ctx, tenant, id, func(now *Endpoint) error {
+	return e.change(ctx, "disable", tenant, id, func(now *Endpoint) error {
 		if now.Enabled() {
 			now.DisabledReason, now.DisabledAt = cmp.Or(reason, store.DisabledByPerson), time.Now().UTC().Truncate(time.Microsecond)
 		}
@@ -378,7 +398,7 @@ func (e *Endpoints) Disable(ctx context.Context, tenant, id, reason string) (End
 // Enable lets an endpoint get notifications again, and forgets since when it failed. It gets nothing of
 // what its tenant got meanwhile.
 func (e *Endpoints) Enable(ctx context.Context, tenant, id string) (Endpoint, error) {
-	return e.change(ctx, tenant, id, func(now *Endpoint) error {
+	return e.change(ctx, "enable", tenant, id, func(now *Endpoint) error {
 		now.DisabledReason, now.DisabledAt, now.FailingSince, now.Trouble = "", time.Time{}, time.Time{}, ""
 		return nil
 	})
@@ -391,11 +411,18 @@ func (e *Endpoints) Delete(ctx context.Context, tenant, id string) error {
 	if err != nil {
 		return err
 	}
-	deleted, err := e.store.DeleteEndpoint(ctx, tx, tenant, id)
-	if err == nil && !deleted {
-		err = fmt.Errorf("%w %q of tenant %q", ErrUnknown, id, tenant)
+	if e.records { // what is not there is no action
+		if _, err := e.Get(ctx, tenant, id); err != nil {
+			return err
+		}
 	}
-	return err
+	return e.record(ctx, "delete", tenant, id, func() error {
+		deleted, err := e.store.DeleteEndpoint(ctx, tx, tenant, id)
+		if err == nil && !deleted {
+			err = fmt.Errorf("%w %q of tenant %q", ErrUnknown, id, tenant)
+		}
+		return err
+	})
 }
 
 // row returns an endpoint as the store keeps it.

@@ -28,15 +28,34 @@ const (
 	metadataType     = "webhook-type" // the type of the original
 )
 
-// Limits of one checkpoint. If originals exceed them together, fewer are settled at once: see [errFewer].
-const (
-	maxRead     = 20_000                 // endpoints
-	maxExpanded = 20_000                 // notifications for them
-	maxThinking = 500 * time.Millisecond // for the conditions of one tenant
-)
+// limits are those of one checkpoint. If originals exceed them together, fewer are settled at once: see errFewer.
+type limits struct{ endpoints, published int }
+
+var usualLimits = limits{endpoints: 20_000, published: 20_000}
+
+// maxThinking bounds the time for the conditions of one tenant in one checkpoint.
+const maxThinking = 500 * time.Millisecond
 
 // errFewer makes the engine settle fewer originals in one checkpoint.
 var errFewer = errors.New("too many deliveries to customers' endpoints in one checkpoint")
+
+// ownMetadata are the names of all metadata of such a notification but its tenant's.
+var ownMetadata = []string{
+	metadataEndpoint, metadataType, notification.MetadataContentType, notification.MetadataCausationID, notification.MetadataCorrelationID,
+	notification.MetadataTraceparent, notification.MetadataTracestate, notification.MetadataDatabase,
+}
+
+// About says for people what a notification of the type [Type] is: which type it delivers, to which endpoint of which
+// tenant.
+func About(m notification.Metadata) string {
+	text := "the delivery of " + m.Get(metadataType) + " to the endpoint " + m.Get(metadataEndpoint)
+	for name, value := range m {
+		if !slices.Contains(ownMetadata, name) {
+			text += " of tenant " + value
+		}
+	}
+	return text
+}
 
 // expand publishes one notification for each endpoint of the originals' tenants that matches, in the
 // transaction that settles the originals. It makes one query, whatever the number of tenants, and no statement
@@ -54,7 +73,7 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 	asked := time.Now()
 	q := store.EndpointQuery{Tenants: slices.Sorted(maps.Keys(tenants)), Enabled: true}
 	if len(tenants) > 1 {
-		q.Limit = maxRead
+		q.Limit = s.limits.endpoints
 	}
 	rows, err := r.store.Endpoints(ctx, tx, q)
 	if err != nil {
@@ -72,7 +91,7 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 		if err := x.add(ctx, d, of[d.Metadata.Get(s.tenant)]); err != nil {
 			return err
 		}
-		if len(x.made) > maxExpanded && i > 0 {
+		if len(x.made) > s.limits.published && i > 0 {
 			return errFewer
 		}
 	}

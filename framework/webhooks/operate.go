@@ -53,10 +53,15 @@ func (e *Endpoints) SendTest(ctx context.Context, tenant, id string) (Answer, er
 	if err != nil {
 		return Answer{}, err
 	}
-	sent, _, err := client.Post(ctx, httpsink.Post{URL: now.URL, Header: now.Headers, ID: "test_" + notification.NewID(), Body: body, Keys: keys, At: at})
-	answer := Answer{At: at, Duration: sent.Duration, Status: sent.Status, Err: err}
-	answer.Request, answer.Answer = exchanges(sent, body, &now)
-	return answer, nil
+	answer := Answer{At: at}
+	err = e.record(ctx, "test", tenant, id, func() error {
+		var sent httpsink.Exchange
+		sent, _, answer.Err = client.Post(ctx, httpsink.Post{URL: now.URL, Header: now.Headers, ID: "test_" + notification.NewID(), Body: body, Keys: keys, At: at})
+		answer.Duration, answer.Status = sent.Duration, sent.Status
+		answer.Request, answer.Answer = exchanges(sent, body, &now)
+		return nil
+	})
+	return answer, err
 }
 
 // Attempts returns recorded attempts at the endpoints of q.Tenant, newest first; at most 1,000.
@@ -79,7 +84,7 @@ func (e *Endpoints) Waiting(ctx context.Context, tenant, id string) (map[store.S
 	if _, err := e.Get(ctx, tenant, id); err != nil {
 		return nil, err
 	}
-	counts, err := admin.New(e.store, e.who).Count(ctx, e.parked(id))
+	counts, err := e.acting.Count(ctx, e.parked(id))
 	if errors.Is(err, store.ErrUnknownSink) {
 		err = nil // no forwarder has had the sink yet
 	}
@@ -99,14 +104,7 @@ func (e *Endpoints) parked(id string) admin.Filter {
 // were first parked then or later. It returns how many. They keep their ids, and the order of their keys.
 // Deliveries that are still retried are not touched. It fails with [ErrDisabled] if the endpoint is disabled.
 func (e *Endpoints) Recover(ctx context.Context, tenant, id string, since time.Time) (int64, error) {
-	if err := e.enabled(ctx, tenant, id); err != nil {
-		return 0, err
-	}
-	f := e.parked(id)
-	if f.NewerThan = time.Since(since); f.NewerThan <= 0 {
-		return 0, fmt.Errorf("%w: since is in the future: name a time that is over", ErrInvalid)
-	}
-	plan, err := admin.New(e.store, e.who).Requeue(ctx, f)
+	plan, err := e.PlanRecovery(ctx, tenant, id, since)
 	if errors.Is(err, store.ErrUnknownSink) {
 		return 0, nil
 	}
@@ -115,6 +113,19 @@ func (e *Endpoints) Recover(ctx context.Context, tenant, id string, since time.T
 	}
 	action, err := plan.Run(ctx, nil)
 	return action.Count, err
+}
+
+// PlanRecovery counts what [Endpoints.Recover] would deliver again, for those who show that before or run it in the
+// background. It also fails with [store.ErrUnknownSink] if no forwarder has delivered to endpoints yet.
+func (e *Endpoints) PlanRecovery(ctx context.Context, tenant, id string, since time.Time) (*admin.Plan, error) {
+	if err := e.enabled(ctx, tenant, id); err != nil {
+		return nil, err
+	}
+	f := e.parked(id)
+	if f.NewerThan = time.Since(since); f.NewerThan <= 0 {
+		return nil, fmt.Errorf("%w: since is in the future: name a time that is over", ErrInvalid)
+	}
+	return e.acting.Requeue(ctx, f)
 }
 
 // Resend delivers a recorded delivery to its endpoint again, whether it had failed or not, with the same id. It
@@ -132,7 +143,7 @@ func (e *Endpoints) Resend(ctx context.Context, tenant, attempt string) error {
 	if err := e.enabled(ctx, tenant, of.Endpoint); err != nil {
 		return err
 	}
-	acting := admin.New(e.store, e.who)
+	acting := e.acting
 	f := e.parked(of.Endpoint)
 	f.ID = of.Delivery
 	plan, err := acting.Requeue(ctx, f)

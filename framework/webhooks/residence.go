@@ -135,6 +135,20 @@ func (r *residence) learn(rows []store.Endpoint, asked time.Time, ids []string) 
 	return all
 }
 
+// failing remembers that endpoints are failing, as a checkpoint has just written, so that a success before they are
+// read again ends that.
+func (r *residence) failing(ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if before := r.known[id]; before != nil && before.FailingSince.IsZero() {
+			k := *before
+			k.FailingSince = time.Now()
+			r.known[id] = &k
+		}
+	}
+}
+
 // forget makes room.
 func (r *residence) forget(now time.Time) {
 	if len(r.known) < maxKnown {

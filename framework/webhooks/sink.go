@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type Sink struct {
 	tenant string // the metadata with the tenant
 	in     sinks.Instance
 	vault  *vault
+	limits limits
 	client atomic.Pointer[httpsink.Client] // of the last Open
 
 	mu         sync.Mutex
@@ -82,8 +84,16 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, residences: make(map[string]*residence)}
+	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, limits: usualLimits, residences: make(map[string]*residence)}
 	return s, s.Open(context.Background()) // reports the mistakes of connections
+}
+
+// Endpoints returns what manages the endpoints to which the sink delivers in an outbox, with the settings of the
+// sink. name is that of the sink in the forwarder; "" is the one that it was made with.
+func (s *Sink) Endpoints(of Store, name string) (*Endpoints, error) {
+	in := s.in
+	in.Name = cmp.Or(name, in.Name)
+	return NewEndpoints(of, in, s.config)
 }
 
 // Open makes the connections' pool. It does not connect.
@@ -101,9 +111,12 @@ func (s *Sink) Open(context.Context) error {
 // OwnTypes returns [Type].
 func (s *Sink) OwnTypes() []string { return []string{Type} }
 
-// Defaults sets [Pauses] and DefaultThreshold, and keeps answers, which are the customers', out of the errors of
-// deliveries.
-func (s *Sink) Defaults(of forwarder.Sink) forwarder.Sink {
+// Defaults is the function [Defaults].
+func (s *Sink) Defaults(of forwarder.Sink) forwarder.Sink { return Defaults(of) }
+
+// Defaults fills the settings of deliveries of a sink of this kind, which need not be built: it sets [Pauses] and
+// DefaultThreshold, and keeps answers, which are the customers', out of the errors of deliveries.
+func Defaults(of forwarder.Sink) forwarder.Sink {
 	if r := of.Retry; r.MaxAge == 0 && r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Pauses == nil {
 		of.Retry.Pauses = slices.Clone(Pauses)
 	}

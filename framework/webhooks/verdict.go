@@ -76,6 +76,7 @@ func (v *verdict) write(ctx context.Context, r *residence, tx *sql.Tx, tenant st
 		return nil
 	}
 	disabled, err := r.store.MarkEndpoints(ctx, tx, m)
+	r.failing(m.Failing)
 	if err != nil || len(disabled) == 0 {
 		return err
 	}

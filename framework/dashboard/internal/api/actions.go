@@ -135,27 +135,42 @@ type actionBody struct {
 // maxKey is the maximum length of an Idempotency-Key, in bytes.
 const maxKey = 255
 
+// key returns the Idempotency-Key; "" if the request has none.
+func (r *request) key() (string, error) {
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > maxKey || !isText(key) {
+		return "", problemOf(http.StatusBadRequest, "the Idempotency-Key is not valid text, or has more than %d bytes", maxKey)
+	}
+	return key, nil
+}
+
+// repeatable returns what acts for a request that can be repeated with its key, if its body is the same.
+func (r *request) repeatable(body any, reason string) (*admin.Admin, error) {
+	key, err := r.key()
+	if err != nil {
+		return nil, err
+	}
+	if !isText(reason) {
+		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
+	}
+	text, err := json.Marshal(body)
+	digest := sha256.Sum256(text)
+	return r.Admin.For(admin.Request{Address: r.User.Address, Reason: reason, Key: key, Digest: hex.EncodeToString(digest[:])}), err
+}
+
 // begin starts an action. A second request with the same key gets the same action.
 func begin(ctx context.Context, r *request) (any, error) {
 	var body actionBody
 	if err := r.decode(&body, false); err != nil {
 		return nil, err
 	}
-	key := r.Header.Get("Idempotency-Key")
-	switch {
-	case body.Expect == nil || *body.Expect < 0:
+	if body.Expect == nil || *body.Expect < 0 {
 		return nil, problemOf(http.StatusBadRequest, "expect is missing: send the count of the plan, which the action must not exceed")
-	case !isText(body.Reason):
-		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
-	case len(key) > maxKey || !isText(key):
-		return nil, problemOf(http.StatusBadRequest, "the Idempotency-Key is not valid text, or has more than %d bytes", maxKey)
 	}
-	text, err := json.Marshal(body)
+	a, err := r.repeatable(body, body.Reason)
 	if err != nil {
 		return nil, err
 	}
-	digest := sha256.Sum256(text)
-	a := r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason, Key: key, Digest: hex.EncodeToString(digest[:])})
 	if action, found, err := a.Begun(ctx); found || err != nil {
 		return accepted(action), err
 	}

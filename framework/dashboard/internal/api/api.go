@@ -5,7 +5,7 @@
 //
 //	{"GET /actions", actions, []string{"limit"}},
 //
-// GET needs the role viewer, POST the role operator. Errors are problems of RFC 9457.
+// GET needs the role viewer, and what changes something the role operator. Errors are problems of RFC 9457.
 //
 // The files in the order in which to read them: api.go, problem.go, input.go, and then one for
 // each group of routes.
@@ -96,6 +96,16 @@ var routes = []route{
 	{"GET /notifications/{id}", one, []string{"payload", "offset"}},
 	{"GET /notifications/{id}/trace", trace, []string{"from"}},
 	{"GET /schedules", schedules, nil},
+	{"GET /endpoints", endpoints, []string{"tenant", "troubled", "cursor", "limit"}},
+	{"POST /endpoints", addEndpoint, nil},
+	{"GET /endpoints/{id}", oneEndpoint, nil},
+	{"PATCH /endpoints/{id}", updateEndpoint, nil},
+	{"DELETE /endpoints/{id}", onEndpoint("delete"), nil},
+	{"POST /endpoints/{id}/enable", onEndpoint("enable"), nil},
+	{"POST /endpoints/{id}/disable", onEndpoint("disable"), nil},
+	{"POST /endpoints/{id}/rotate", onEndpoint("rotate"), nil},
+	{"POST /endpoints/{id}/test", onEndpoint("test"), nil},
+	{"POST /endpoints/{id}/recover", recoverEndpoint, nil},
 	{"GET /forwarders", forwarders, nil},
 	{"GET /types", types, []string{"rows"}},
 	{"GET /config", configuration, nil},
@@ -171,7 +181,7 @@ func (a *API) serve(to route) http.Handler {
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
 		answer, err := to.handle(ctx, r)
-		if hr.Method == http.MethodPost {
+		if hr.Method != http.MethodGet && hr.Method != http.MethodHead {
 			a.History.Renew() // later answers show the effects of the request
 		}
 		if err != nil {
@@ -191,7 +201,7 @@ func (a *API) serve(to route) http.Handler {
 
 func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error) {
 	user, needs := access.From(hr.Context()), access.Viewer
-	if hr.Method == http.MethodPost {
+	if hr.Method != http.MethodGet && hr.Method != http.MethodHead {
 		needs = access.Operator
 	}
 	if !user.May(needs) {

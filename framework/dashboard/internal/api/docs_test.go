@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
 
 // The test sends the requests of docs/api.md in order. Their ids do not exist.
@@ -19,9 +17,9 @@ func TestEachCommandOfTheDocumentationIsAValidRequest(t *testing.T) {
 	require.NoError(t, err)
 	o := onSQLite(t)
 	o.park(t, "mail", deads(1)...)
-	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+	s := selling(t, o)
 	commands := regexp.MustCompile(`(?m)^    curl (?:.*\\\n)*.*`).FindAllString(string(text), -1)
-	require.Len(t, commands, 15)
+	require.Len(t, commands, 19)
 	for _, command := range commands {
 		path := regexp.MustCompile(`127\.0\.0\.1:8090/api/v1([^' \n]*)`).FindStringSubmatch(command)[1]
 		body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(command)

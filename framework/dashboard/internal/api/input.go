@@ -120,25 +120,31 @@ func (r *request) filter() (f admin.Filter, err error) {
 	return f, err
 }
 
-// cursor formats a place as an opaque text.
-func cursor(p store.ParkedPlace) string {
-	text, _ := json.Marshal([]any{p.Sink, p.Offset, p.ID})
+// cursor formats the parts of a place as an opaque text.
+func cursor(parts ...any) string {
+	text, _ := json.Marshal(parts)
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func placeOf(cursor string) (p store.ParkedPlace, err error) {
+// parseCursor reads the parts of a place, and leaves them if there is no cursor.
+func parseCursor(cursor string, parts ...any) error {
 	if cursor == "" {
-		return p, nil
+		return nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	parts := []any{&p.Sink, &p.Offset, &p.ID}
+	read := slices.Clone(parts)
 	if err == nil {
-		err = json.Unmarshal(text, &parts)
+		err = json.Unmarshal(text, &read)
 	}
-	if err != nil || len(parts) != 3 || !isText(p.Sink) || !isText(p.ID) {
-		return p, problemOf(http.StatusBadRequest, "invalid cursor: use the next of a previous page")
+	bad := err != nil || len(read) != len(parts)
+	for _, part := range parts {
+		text, is := part.(*string)
+		bad = bad || is && !isText(*text)
 	}
-	return p, nil
+	if bad {
+		return problemOf(http.StatusBadRequest, "invalid cursor: use the next of a previous page")
+	}
+	return nil
 }
 
 // decode reads the body, which is one JSON object; it may be empty if optional is true.

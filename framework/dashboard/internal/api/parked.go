@@ -26,8 +26,8 @@ func parked(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := placeOf(r.values.Get("cursor"))
-	if err != nil {
+	var place store.ParkedPlace
+	if err := parseCursor(r.values.Get("cursor"), &place.Sink, &place.Offset, &place.ID); err != nil {
 		return nil, err
 	}
 	limit, err := r.number("limit", pageRows, 1, maxPageRows)
@@ -37,7 +37,7 @@ func parked(ctx context.Context, r *request) (any, error) {
 	found, err := r.Admin.BrowseParked(ctx, filter, place, limit)
 	page := parkedPage{Parked: views(found.Deliveries)}
 	if found.Next != (store.ParkedPlace{}) {
-		page.Next = cursor(found.Next)
+		page.Next = cursor(found.Next.Sink, found.Next.Offset, found.Next.ID)
 	}
 	return page, err
 }

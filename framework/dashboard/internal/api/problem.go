@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 const problemType = "application/problem+json"
@@ -39,6 +40,13 @@ var statuses = []struct {
 	status int
 }{
 	{admin.ErrFilter, http.StatusBadRequest},
+	{webhooks.ErrInvalid, http.StatusBadRequest},
+	{webhooks.ErrUnknown, http.StatusNotFound},
+	{webhooks.ErrChanged, http.StatusConflict},
+	{webhooks.ErrDisabled, http.StatusConflict},
+	{webhooks.ErrTooMany, http.StatusConflict},
+	{webhooks.ErrKey, http.StatusConflict},
+	{webhooks.ErrKeyUsed, http.StatusUnprocessableEntity},
 	{store.ErrUnknownSink, http.StatusNotFound},
 	{store.ErrUnknownAction, http.StatusNotFound},
 	{store.ErrActionEnded, http.StatusConflict},

@@ -65,13 +65,18 @@ func diagnose(_ context.Context, r *request) (any, error) {
 	case r.Doctor == nil:
 		return nil, problemOf(http.StatusNotFound, "this process cannot run the checks")
 	}
-	out := http.NewResponseController(r.body) // the server's deadlines are too short for the checks
-	_ = out.SetReadDeadline(time.Time{})
-	_ = out.SetWriteDeadline(time.Now().Add(doctorTime + requestTime))
-	ctx, cancel := context.WithTimeout(r.Context(), doctorTime)
+	ctx, cancel := r.longer(doctorTime)
 	defer cancel()
 	found, err := r.API.doctors.run(ctx, r.Target, only)
 	return map[string]any{"findings": append([]doctor.Finding{}, found...)}, err
+}
+
+// longer returns a context for a request that takes longer than the server's deadlines and requestTime.
+func (r *request) longer(d time.Duration) (context.Context, context.CancelFunc) {
+	out := http.NewResponseController(r.body)
+	_ = out.SetReadDeadline(time.Time{})
+	_ = out.SetWriteDeadline(time.Now().Add(d + requestTime))
+	return context.WithTimeout(r.Context(), d)
 }
 
 // checks runs the doctor's checks, one run at a time, and keeps the findings of the last run.

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -25,6 +26,8 @@ type Target struct {
 	Database string
 	// Types are the types that the program has registered.
 	Types *registry.Registry
+	// Endpoints manages customers' endpoints; nil if no sink is of kind webhooks.
+	Endpoints *webhooks.Endpoints
 	// Doctor runs the checks with these ids, or all if none is given.
 	Doctor func(ctx context.Context, only ...string) []doctor.Finding
 	// Configuration returns the configuration in effect, as YAML without secrets.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/internal/endpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -79,6 +81,26 @@ func proof(r notification.Receipt) notification.Receipt {
 		return notification.Receipt(found)
 	}
 	return "a receipt"
+}
+
+// Endpoint returns an endpoint as the user may see it: its path may be a secret, and its trouble repeat payloads.
+func (v *Store) Endpoint(e endpoint.View) endpoint.View {
+	if v.viewer {
+		if u, err := url.Parse(e.URL); err == nil && e.URL != "" {
+			e.URL = u.Scheme + "://" + u.Host + "/" + endpoint.Masked
+		}
+	}
+	e.Trouble = v.text("", e.Trouble, nil)
+	return e
+}
+
+// WholeEndpoint is Endpoint for one with its attempts.
+func (v *Store) WholeEndpoint(e endpoint.Whole) endpoint.Whole {
+	e.View = v.Endpoint(e.View)
+	for i := range e.Attempts {
+		e.Attempts[i].Error = v.text(e.Attempts[i].Type, e.Attempts[i].Error, nil)
+	}
+	return e
 }
 
 // Source returns the source of the outbox; nil if the database has the log.

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 func newParked(p *command.Invocation) *cobra.Command {
@@ -234,6 +235,9 @@ func printWhole(w io.Writer, p *store.ParkedDelivery) {
 	line("state", "%s, since %s", p.State, command.TimeText(p.UpdatedAt))
 	line("id", "%s", e.ID)
 	line("type", "%s, version %d", e.Type, e.Version)
+	if e.Type == webhooks.Type {
+		line("which is", "%s", webhooks.About(e.Metadata))
+	}
 	line("key", "%s", command.OrDash(e.Key))
 	line("offset", "%d", e.Offset)
 	line("occurred on", "%s", command.TimeText(e.OccurredOn))

@@ -49,9 +49,16 @@ func (f *momentFlag) Set(text string) error {
 			return nil
 		}
 	}
+	if clock, err := time.Parse("15:04", text); err == nil {
+		now := time.Now().UTC()
+		if f.Time = now.Truncate(24 * time.Hour).Add(clock.Sub(clock.Truncate(24 * time.Hour))); f.After(now) {
+			f.Time = f.AddDate(0, 0, -1)
+		}
+		return nil
+	}
 	ago, err := parseAge(text)
 	if err != nil || ago < 0 {
-		return fmt.Errorf("use a time like 2026-01-31T12:00:00Z (UTC without a zone), or an age like 90m or 7d")
+		return fmt.Errorf("use a time like 2026-01-31T12:00:00Z or 12:00 (UTC without a zone), or an age like 90m or 7d")
 	}
 	f.Time = time.Now().Add(-ago).UTC()
 	return nil

@@ -8,8 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 func newWhy(p *command.Invocation) *cobra.Command {
@@ -36,13 +39,13 @@ type why struct{ looking }
 
 func (w *why) run(cmd *cobra.Command, args []string) error {
 	return w.inEach(cmd, func(o *operator) (command.Look, error) {
-		answer, err := o.Why(cmd.Context(), args[0], o.routing)
+		answer, trace, err := o.Look(cmd.Context(), store.TraceQuery{ID: args[0]}, o.routing)
 		if err != nil {
 			return command.Look{}, err
 		}
 		found := command.Look{View: answer}
 		if answer.Known {
-			found.Print = func(w io.Writer) { printAnswer(w, answer) }
+			found.Print = func(w io.Writer) { printAnswer(w, answer, trace.Envelope()) }
 		} else {
 			found.Missing = fmt.Errorf("%s: %s", args[0], answer.Text)
 		}
@@ -50,10 +53,13 @@ func (w *why) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-func printAnswer(w io.Writer, a admin.Answer) {
+func printAnswer(w io.Writer, a admin.Answer, e *notification.Envelope) {
 	terminal.Printf(w, "id:          %s\n", a.ID)
 	if a.Type != "" {
 		terminal.Printf(w, "type:        %s\nkey:         %s\noffset:      %d\noccurred on: %s\n", a.Type, command.OrDash(a.Key), a.Offset, command.TimeText(a.OccurredOn))
+	}
+	if a.Type == webhooks.Type && e != nil {
+		terminal.Printf(w, "which is:    %s; see waybill endpoints show\n", webhooks.About(e.Metadata))
 	}
 	if a.Text != "" {
 		terminal.Printf(w, "note:        %s\n", a.Text)

@@ -115,7 +115,7 @@ func EndpointsQuery(q store.EndpointQuery) Expr {
 		where.And(`disabled_reason = ''`)
 	}
 	if q.Troubled {
-		where.And(inTrouble, store.DisabledByPerson)
+		where.And(inTrouble, store.DisabledByPerson+"%")
 	}
 	if q.After != (store.EndpointPlace{}) {
 		where.And(`tenant >= ? AND (tenant > ? OR id > ?)`, q.After.Tenant, q.After.Tenant, q.After.ID)
@@ -125,7 +125,7 @@ func EndpointsQuery(q store.EndpointQuery) Expr {
 }
 
 // inTrouble is the condition of EndpointQuery.Troubled. Its first part has an index.
-const inTrouble = `unwell = true AND (disabled_reason NOT IN ('', ?) OR failing_since IS NOT NULL OR trouble <> '')`
+const inTrouble = `unwell = true AND (disabled_reason <> '' AND disabled_reason NOT LIKE ? OR failing_since IS NOT NULL OR trouble <> '')`
 
 // atMost is the end of a query for at most so many rows; 0 is no bound.
 func atMost(limit int) Expr {
@@ -149,7 +149,7 @@ func EndpointCountsQuery(limit int) Expr {
 	const count = `sum(CASE WHEN ? THEN 1 ELSE 0 END)`
 	return SQL(`SELECT e.tenant, count(*), ?, ?, ? FROM (SELECT DISTINCT tenant FROM {endpoints} WHERE `+inTrouble+` ORDER BY tenant {limit} ?) t
 		JOIN {endpoints} e ON e.tenant = t.tenant GROUP BY e.tenant ORDER BY e.tenant {whole endpoints}`,
-		SQL(count, SQL(`disabled_reason <> ''`)), SQL(count, SQL(`failing_since IS NOT NULL`)), SQL(count, SQL(`trouble <> ''`)), store.DisabledByPerson, limit)
+		SQL(count, SQL(`disabled_reason <> ''`)), SQL(count, SQL(`failing_since IS NOT NULL`)), SQL(count, SQL(`trouble <> ''`)), store.DisabledByPerson+"%", limit)
 }
 
 // MarkEndpoints writes what deliveries have shown; see store.Endpoints. Marks that change nothing, which are most of

@@ -198,7 +198,7 @@ func endpointsSelected(t *testing.T, o *kit.Outbox) {
 	failing.FailingSince, troubled.Trouble = kit.Moment, "the condition fails"
 	both := disabled(failing, store.DisabledByPerson)
 	both.ID = "8"
-	addEndpoints(t, o, endpoint("b", "1"), endpoint("a", "5"), endpoint("a", "2"), disabled(endpoint("a", "3"), store.DisabledByPerson),
+	addEndpoints(t, o, endpoint("b", "1"), endpoint("a", "5"), endpoint("a", "2"), disabled(endpoint("a", "3"), store.DisabledByPerson+": misuse"),
 		disabled(endpoint("b", "4"), "failing for 5 days"), failing, troubled, both, endpoint("B", "9"))
 
 	for _, c := range []struct {
