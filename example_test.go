@@ -3,8 +3,10 @@ package waybill_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
@@ -143,6 +146,59 @@ func examplePartner(ctx context.Context, secret string, done func()) (url string
 	check(err)
 	server := httptest.NewServer(handler)
 	return server.URL, func() { server.Close(); closeDB() }
+}
+
+// Webhooks to the endpoints of customers. Each customer is a tenant.
+func ExampleOutbox_Endpoints() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	db, end := exampleDB()
+	defer end()
+	customer := &exampleCustomer{done: stop}
+	server := httptest.NewServer(customer)
+	defer server.Close()
+	nearby := httpsink.ClientConfig{AllowHTTP: true, Guard: httpsink.Guard{Mode: httpsink.GuardOff}} // the server is on this machine
+
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(func(n OrderPlaced) string { return n.Order }))
+	hooks, err := webhooks.New(sinks.Instance{Types: o.Types()}, webhooks.Config{ClientConfig: nearby})
+	check(err)
+	o.Deliver("customers", hooks, "order.*")
+	check(o.Migrate(ctx))
+
+	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, secret, err := o.Endpoints().In(tx).Create(ctx, webhooks.NewEndpoint{
+			Tenant:   "acme",
+			Settings: webhooks.Settings{URL: server.URL + "/hooks", Types: []string{"order.*"}},
+		})
+		if err != nil {
+			return err
+		}
+		customer.secret = secret // show it to the customer
+		return o.Publish(ctx, tx, waybill.With(OrderPlaced{Order: "o-17", Product: "kite"}, waybill.Metadata("tenant", "acme")))
+	}))
+	check(o.Run(ctx))
+	// Output: {"Order":"o-17","Product":"kite"}
+}
+
+// exampleCustomer is the server of a customer.
+type exampleCustomer struct {
+	secret string
+	done   func()
+}
+
+func (c *exampleCustomer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	verified, err := webhook.Receiver{Secrets: []string{c.secret}}.Verify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Data json.RawMessage `json:"data"`
+		}
+		check(json.NewDecoder(r.Body).Decode(&body))
+		fmt.Println(string(body.Data))
+		c.done()
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	check(err)
+	verified.ServeHTTP(w, r)
 }
 
 // exampleDB is a database with a table of the application.

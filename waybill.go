@@ -39,6 +39,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
@@ -102,8 +103,7 @@ type Outbox struct {
 
 // database is the store that Open connects to, of any of the databases.
 type database interface {
-	forwarder.Store
-	outbox.Log
+	webhooks.Store
 	store.Inbox
 	store.Schedules
 }
@@ -114,6 +114,7 @@ type opened struct {
 	publisher *outbox.Publisher
 	forwarder *forwarder.Forwarder // nil without sinks
 	scheduler *schedule.Scheduler  // nil without schedules
+	endpoints *webhooks.Endpoints  // nil without a sink for them
 }
 
 // declared is a sink, or the handlers that become one.
@@ -318,6 +319,13 @@ func (o *Outbox) Open(ctx context.Context) error {
 			refused = append(refused, err)
 		}
 	}
+	for name, d := range o.sinks {
+		if hooks, ok := d.Sink.Sink.(*webhooks.Sink); ok { // one at most, otherwise the forwarder refuses them
+			if made.endpoints, err = hooks.Endpoints(s, name); err != nil {
+				refused = append(refused, err)
+			}
+		}
+	}
 	if err := errors.Join(refused...); err != nil {
 		return err
 	}
@@ -502,6 +510,10 @@ func (o *Outbox) Inbox() *inbox.Inbox {
 	}
 	return nil
 }
+
+// Endpoints returns what manages the endpoints of customers, to which the declared sink of package
+// [webhooks] delivers; nil before Open, and without such a sink.
+func (o *Outbox) Endpoints() *webhooks.Endpoints { return o.made().endpoints }
 
 // Every ticks at each multiple of a period since 1970 in UTC; see [schedule.Every].
 func Every(period time.Duration) When { return schedule.Every(period) }

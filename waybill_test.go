@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -20,8 +22,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
@@ -311,5 +315,46 @@ func TestScheduledNotificationsAreCancelledAndUniqueOnesPublishedOnce(t *testing
 		var cancelled int
 		require.NoError(t, db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_cancelled`).Scan(&cancelled))
 		require.Equal(t, 2, cancelled, "the duplicate did not prevent the commit")
+	})
+}
+
+func TestEndpointsOfCustomersAreCreatedInTheApplicationsTransactions(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var h happened
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			h.add("%s %v", r.URL.Path, r.Header.Get("Webhook-Signature") != "")
+			stop()
+		}))
+		t.Cleanup(server.Close)
+		waybill.Register[orderPlaced](o, "order.placed")
+		hooks, err := webhooks.New(sinks.Instance{Types: o.Types()}, webhooks.Config{
+			ClientConfig: httpsink.ClientConfig{AllowHTTP: true, Guard: httpsink.Guard{Mode: httpsink.GuardOff}},
+		})
+		require.NoError(t, err)
+		o.Deliver("customers", hooks, "order.*")
+		require.NoError(t, o.Migrate(ctx))
+		require.Nil(t, o.Endpoints(), "before Open")
+		require.NoError(t, o.Open(ctx))
+		create := func(path string, result error) error {
+			return o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+				_, _, err := o.Endpoints().In(tx).Create(ctx, webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: server.URL + path}})
+				return errors.Join(err, o.Publish(ctx, tx, waybill.With(orderPlaced{Order: path}, waybill.Metadata("tenant", "acme"))), result)
+			})
+		}
+		rolledBack := errors.New("rolled back")
+		require.ErrorIs(t, create("/lost", rolledBack), rolledBack)
+		require.NoError(t, create("/kept", nil))
+
+		require.NoError(t, o.Run(ctx))
+		require.Equal(t, []string{"/kept true"}, h.list)
+		all, err := o.Endpoints().List(t.Context(), webhooks.Query{})
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		waiting, err := o.Endpoints().Waiting(t.Context(), "acme", all[0].ID) // by the name of the sink
+		require.NoError(t, err)
+		require.Empty(t, waiting)
 	})
 }

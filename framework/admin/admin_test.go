@@ -354,11 +354,34 @@ func TestAnInterruptedReplayContinuesWhereItStopped(t *testing.T) {
 	})
 }
 
+func TestMetadataIsParsedFromNamesAndValues(t *testing.T) {
+	t.Parallel()
+	none, err := admin.ParseMetadata(nil)
+	require.NoError(t, err)
+	require.Nil(t, none)
+	got, err := admin.ParseMetadata([]string{"tenant=acme, inc", "query=a=b", "empty=", "tenant=acme, inc"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"tenant": "acme, inc", "query": "a=b", "empty": ""}, got)
+	for _, pairs := range [][]string{{"tenant"}, {"tenant=acme", "tenant=other"}} {
+		_, err := admin.ParseMetadata(pairs)
+		require.ErrorIs(t, err, admin.ErrFilter)
+	}
+}
+
 func TestFiltersOfActionsAreRecordedAsRequested(t *testing.T) {
 	t.Parallel()
 	raw, err := json.Marshal(admin.Filter{Sink: "mail", Type: "order.*", States: []store.State{store.StateDead}, OlderThan: 90 * time.Minute})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"sink": "mail", "type": "order.*", "states": ["dead"], "older_than": "1h30m0s"}`, string(raw))
+	raw, err = json.Marshal(admin.Filter{Metadata: map[string]string{"tenant": "acme"}})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"metadata": {"tenant": "acme"}}`, string(raw))
+	var read admin.Filter
+	require.NoError(t, json.Unmarshal(raw, &read))
+	require.Equal(t, admin.Filter{Metadata: map[string]string{"tenant": "acme"}}, read)
+	err = admin.Filter{Metadata: map[string]string{"": "acme", "a": "\x00"}}.Validate()
+	require.ErrorContains(t, err, "metadata needs a name")
+	require.ErrorContains(t, err, "contains a NUL byte")
 	err = admin.Filter{Type: "a b", States: []store.State{"ded"}, OlderThan: -1}.Validate()
 	require.ErrorIs(t, err, admin.ErrFilter)
 	require.ErrorContains(t, err, `type "a b"`)

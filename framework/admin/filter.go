@@ -26,6 +26,8 @@ type Filter struct {
 	// States are the states to select. Each action has its own default, and accepts only some
 	// of the states.
 	States []store.State
+	// Metadata selects by metadata: each name must have its value.
+	Metadata map[string]string
 	// OlderThan and NewerThan bound how long ago a delivery was first parked.
 	OlderThan, NewerThan time.Duration
 	// Error is a part of the last error's text; case does not matter.
@@ -56,6 +58,12 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 		problems = append(problems, err)
 	}
 	texts := []string{f.Sink, f.ID, f.Key, f.Error}
+	for name, value := range f.Metadata {
+		texts = append(texts, name, value)
+		if name == "" {
+			problem("metadata needs a name, such as tenant=acme")
+		}
+	}
 	for _, place := range f.Selected {
 		texts = append(texts, place.Sink, place.ID)
 	}
@@ -79,7 +87,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 		problem("nothing is older than %s and newer than %s", f.OlderThan, f.NewerThan)
 	}
 	return store.ParkedFilter{
-		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States,
+		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States, Metadata: f.Metadata,
 		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Places: f.Selected, Until: f.PlannedAt.UTC(),
 	}, errors.Join(problems...)
 }
@@ -103,18 +111,38 @@ func parseType(pattern string) (notification.TypeFilter, error) {
 	return notification.TypeFilter{Names: []string{pattern}}, nil
 }
 
+// ParseMetadata parses texts of the form NAME=VALUE, for Filter.Metadata. It fails with ErrFilter.
+func ParseMetadata(pairs []string) (map[string]string, error) {
+	var metadata map[string]string
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fmt.Errorf("%w: metadata %q: use a name and a value, such as tenant=acme", ErrFilter, pair)
+		}
+		if other, given := metadata[name]; given && other != value {
+			return nil, fmt.Errorf("%w: metadata %s cannot be both %q and %q", ErrFilter, name, other, value)
+		}
+		if metadata == nil {
+			metadata = make(map[string]string)
+		}
+		metadata[name] = value
+	}
+	return metadata, nil
+}
+
 // filterForm is a Filter in JSON.
 type filterForm struct {
-	Sink      string        `json:"sink,omitempty"`
-	ID        string        `json:"id,omitempty"`
-	Type      string        `json:"type,omitempty"`
-	Key       string        `json:"key,omitempty"`
-	States    []store.State `json:"states,omitempty"`
-	OlderThan string        `json:"older_than,omitempty"`
-	NewerThan string        `json:"newer_than,omitempty"`
-	Error     string        `json:"error,omitempty"`
-	Selected  []placeForm   `json:"selected,omitempty"`
-	PlannedAt time.Time     `json:"planned_at,omitzero"`
+	Sink      string            `json:"sink,omitempty"`
+	ID        string            `json:"id,omitempty"`
+	Type      string            `json:"type,omitempty"`
+	Key       string            `json:"key,omitempty"`
+	States    []store.State     `json:"states,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	OlderThan string            `json:"older_than,omitempty"`
+	NewerThan string            `json:"newer_than,omitempty"`
+	Error     string            `json:"error,omitempty"`
+	Selected  []placeForm       `json:"selected,omitempty"`
+	PlannedAt time.Time         `json:"planned_at,omitzero"`
 }
 
 // placeForm is a store.ParkedPlace in JSON.
@@ -126,7 +154,7 @@ type placeForm struct {
 
 // MarshalJSON writes the fields that are set, for the table of actions.
 func (f Filter) MarshalJSON() ([]byte, error) {
-	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.States, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, nil, f.PlannedAt}
+	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.States, f.Metadata, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, nil, f.PlannedAt}
 	for _, p := range f.Selected {
 		form.Selected = append(form.Selected, placeForm{p.Sink, p.Offset, p.ID})
 	}
@@ -147,7 +175,7 @@ func (f *Filter) UnmarshalJSON(text []byte) error {
 	for _, p := range form.Selected {
 		selected = append(selected, store.ParkedPlace{Sink: p.Sink, Ref: store.Ref{Offset: p.Offset, ID: p.ID}})
 	}
-	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.States, older, newer, form.Error, selected, form.PlannedAt}
+	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.States, form.Metadata, older, newer, form.Error, selected, form.PlannedAt}
 	return errors.Join(olderErr, newerErr)
 }
 

@@ -28,7 +28,7 @@ func checkEndpoints(ctx context.Context, x *examination) (verdict, error) {
 	if !is {
 		return skip("the store keeps no endpoints", ""), nil
 	}
-	all, err := sink.Endpoints(outbox)
+	all, err := sink.Endpoints(outbox, "")
 	if err != nil {
 		return verdict{}, err
 	}

@@ -20,7 +20,7 @@ func (x *fixture) sell(c webhooks.Config) (*webhooks.Endpoints, webhooks.Endpoin
 	require.NoError(x, err)
 	x.Forwarder.Sinks = map[string]forwarder.Sink{"customers": {Sink: sink}, "partner": {Sink: taking{}}}
 	x.Forwarder.Routes = route.Routes{"order.*": route.To("customers"), webhooks.DisabledType: route.To("partner")}
-	all, err := sink.Endpoints(x.examined.(webhooks.Store))
+	all, err := sink.Endpoints(x.examined.(webhooks.Store), "")
 	require.NoError(x, err)
 	made, _, err := all.Create(x.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://acme.example"}})
 	require.NoError(x, err)

@@ -313,7 +313,7 @@ func (c Config) compile() (*route.Table, error) {
 	}
 	checkResidents(p, c.Sinks, "", c.Store)
 	checkOwnTypes(p, c.Sinks)
-	routes, err := route.New(routesOfResidents(c.Routes, c.Sinks), slices.Collect(maps.Keys(c.Sinks)), c.Types)
+	routes, err := c.Table()
 	if err != nil {
 		p.Add(err)
 	} else {

@@ -33,18 +33,18 @@ type Resident interface {
 	Reside(database string, s Store) (Hooks, error)
 }
 
-// routesOfResidents adds the routes of the types that sinks publish for themselves.
-func routesOfResidents(routes route.Routes, to map[string]Sink) route.Routes {
-	all := make(route.Routes, len(routes))
-	maps.Copy(all, routes)
-	for _, name := range slices.Sorted(maps.Keys(to)) {
-		if resident, ok := to[name].Sink.(Resident); ok {
+// Table returns the compiled routes, with those of the types that sinks publish for themselves.
+func (c Config) Table() (*route.Table, error) {
+	all := make(route.Routes, len(c.Routes))
+	maps.Copy(all, c.Routes)
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		if resident, ok := c.Sinks[name].Sink.(Resident); ok {
 			for _, typ := range resident.OwnTypes() {
 				all[typ] = append(slices.Clip(all[typ]), route.To(name)...)
 			}
 		}
 	}
-	return all
+	return route.New(all, slices.Collect(maps.Keys(c.Sinks)), c.Types)
 }
 
 // checkOwnTypes reports types that two sinks publish for themselves: each would get those of the other.

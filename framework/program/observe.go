@@ -132,7 +132,7 @@ func endpointsOf(c *config.Config, of any) *webhooks.Endpoints {
 	if sink == nil || !is {
 		return nil
 	}
-	all, _ := sink.Endpoints(outbox) // Load has checked the settings
+	all, _ := sink.Endpoints(outbox, "") // Load has checked the settings
 	return all
 }
 

@@ -70,6 +70,18 @@ $`, r.stdout)
 		require.Equal(t, result{stdout: "nothing that matches is parked\n"}, waybill(t, "parked", "list", "--key", "nobody's", "--database", o.address))
 		require.Equal(t, []string{"e dead", "a dead", "b dead", "c dead", "d blocked"}, o.states(t))
 
+		r = waybill(t, "parked", "list", "--metadata", "tenant=x", "--json", "--database", o.address)
+		require.Contains(t, r.stdout, `"id": "a"`)
+		require.NotContains(t, r.stdout, `"id": "b"`)
+		require.Equal(t, result{stdout: "nothing that matches is parked\n"}, waybill(t, "parked", "list", "--metadata", "tenant=x", "--metadata", "of=y", "--database", o.address))
+		require.Equal(t, result{stdout: " SINK     PARKED  COUNT\n partner  dead        1\nwould discard 1 delivery\n"},
+			waybill(t, "parked", "discard", "--metadata", "tenant=x", "--dry-run", "--database", o.address))
+		for _, wrong := range []string{"tenant", "=x"} {
+			r = waybill(t, "parked", "discard", "--metadata", wrong, "--yes", "--database", o.address)
+			require.Equal(t, exitUsage, r.code)
+			require.Contains(t, r.stderr, "such as tenant=acme")
+		}
+
 		r = waybill(t, "parked", "show", "a", "--database", o.address)
 		require.Regexp(t, `(?s)sink: +partner\nstate: +dead, since .*attempts: +12\nlast error: +POST: 500 Internal\nmetadata: +tenant=x\npayload: +\{"n": 1\}\n$`, r.stdout)
 		r = waybill(t, "parked", "show", "a", "--json", "--database", o.address)

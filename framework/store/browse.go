@@ -47,6 +47,8 @@ type ParkedFilter struct {
 	Types  notification.TypeFilter
 	Key    string
 	States []State
+	// Metadata selects by metadata: each name must have its value.
+	Metadata map[string]string
 	// Heads selects dead deliveries whose key has nothing parked before them. If dead
 	// deliveries hold back their key, these are the ones that do.
 	Heads bool

@@ -12,7 +12,8 @@ import (
 type Endpoints interface {
 	// AddEndpoint adds an endpoint; the database sets CreatedAt, ChangedAt and Version. It fails
 	// with ErrTooManyEndpoints if its tenant has most endpoints or more already. Two transactions
-	// that add endpoints at once do not see each other, and may exceed that.
+	// that add endpoints at once do not see each other, and may exceed that. ErrCollision: another
+	// transaction adds an endpoint, as on MySQL, which locks what it counts; retry the transaction.
 	AddEndpoint(ctx context.Context, tx Execer, e Endpoint, most int) error
 
 	// ChangeEndpoint replaces what people set of the endpoint with e's ID and Tenant: URL to
@@ -25,11 +26,11 @@ type Endpoints interface {
 	// DeleteEndpoint deletes an endpoint of a tenant with its attempts, and reports whether there was one.
 	DeleteEndpoint(ctx context.Context, tx Execer, tenant, id string) (deleted bool, err error)
 
-	// Endpoints returns the endpoints that match, by tenant and ID. tx may be nil.
+	// Endpoints returns the endpoints that match, in the order of the bytes of tenant and ID.
 	Endpoints(ctx context.Context, tx RowsQuerier, q EndpointQuery) ([]Endpoint, error)
 
-	// EndpointCounts returns for each tenant with an endpoint in trouble how many it has, by
-	// tenant, at most limit tenants.
+	// EndpointCounts counts the endpoints of each tenant with one that EndpointQuery.Troubled
+	// selects, by tenant, at most limit tenants.
 	EndpointCounts(ctx context.Context, limit int) ([]EndpointCount, error)
 
 	// MarkEndpoints writes what deliveries have shown, in the transaction of a checkpoint. It
@@ -57,7 +58,7 @@ type RowsQuerier interface {
 
 // Endpoint is the row of a customer's endpoint.
 type Endpoint struct {
-	// ID is unique among all tenants.
+	// ID is unique among all tenants. Both have at most 255 bytes, and all texts are UTF-8 without NUL.
 	ID, Tenant       string
 	URL, Description string
 	// Types are patterns as in routes; at least one.
@@ -85,6 +86,7 @@ type Endpoint struct {
 
 // EndpointQuery selects endpoints. Each field that is set narrows the selection.
 type EndpointQuery struct {
+	// Tenants and IDs may have thousands of values each; empty ones select all.
 	Tenants []string
 	IDs     []string
 	// Enabled selects endpoints that are enabled, and Troubled those that are disabled by other
@@ -126,7 +128,8 @@ type EndpointDisabling struct {
 
 // Attempt is one attempt at an endpoint.
 type Attempt struct {
-	// ID orders attempts by time: a UUIDv7.
+	// ID orders attempts by time: a UUIDv7, or another text of at most 64 bytes. The other names
+	// have at most 255, and all texts are UTF-8 without NUL.
 	ID               string
 	Endpoint, Tenant string
 	// Delivery is the ID of the delivery, which all its attempts share, and Notification that of
@@ -143,7 +146,8 @@ type Attempt struct {
 	Status int
 	// Error is why the attempt failed; "" if it succeeded.
 	Error string
-	// Request and Answer are the beginnings of both, with their headers.
+	// Request and Answer are the beginnings of both, with their headers; as JSON, each has at most
+	// 16 MiB.
 	Request, Answer Exchange
 	// Until is when the attempt is no longer kept.
 	Until time.Time
@@ -162,11 +166,11 @@ type AttemptQuery struct {
 	ID       string
 	Delivery string
 	Type     string
-	// Failed and Succeeded select by the outcome.
+	// Failed and Succeeded select by the outcome, if one of them is set.
 	Failed, Succeeded bool
 	// Since and Before bound when attempts began; zero is no bound.
 	Since, Before time.Time
-	// After selects attempts older than the one with this ID; Limit bounds them.
+	// After selects attempts older than the one with this ID; Limit bounds them, 0 is no bound.
 	After string
 	Limit int
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -96,7 +95,7 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	if len(r.sinks) == 0 {
 		r.sinks = slices.Sorted(maps.Keys(c.Sinks))
 	}
-	routes, err := route.New(c.Routes, slices.Collect(maps.Keys(c.Sinks)), c.Types)
+	routes, err := c.Table()
 	require.NoError(t, err)
 	r.query.Types = routes.Filters()
 	r.query.Types[store.SinkUnrouted] = routes.Unrouted()

@@ -115,7 +115,8 @@ func (m *memory) add(of *notification.Delivery, a *attempt) {
 }
 
 // of returns the last attempts of deliveries; those that made none are left out. It keeps them, since the
-// checkpoint may have to be written again.
+// checkpoint may have to be written again; and a delivery that waits for its destination is parked again without an
+// attempt, which writes the last one once more.
 func (m *memory) of(deliveries []*notification.Delivery) (all []*attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +126,7 @@ func (m *memory) of(deliveries []*notification.Delivery) (all []*attempt) {
 		if a == nil {
 			a = m.old[ref]
 		}
-		if a != nil && a.Number == d.Attempt {
+		if a != nil {
 			all = append(all, a)
 		}
 	}

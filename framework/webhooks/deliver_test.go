@@ -4,14 +4,20 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestEachEndpointOfTheTenantThatMatchesGetsTheNotification(t *testing.T) {
@@ -281,4 +287,77 @@ func TestAnAsymmetricEndpointSignsWithItsOwnKey(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, next, "whpk_")
 	})
+}
+
+func TestWhatADisabledEndpointHadNotGotIsDeadAndCanBeRecovered(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		c := newCustomer(t)
+		made, _ := s.create("acme", c.URL)
+		c.answers(status(http.StatusServiceUnavailable))
+		var all []string
+		for i := range 50 {
+			all = append(all, fmt.Sprint(i))
+			s.publish(order("acme", all[i], fmt.Sprint("k", i%3)))
+		}
+		s.drain()
+		_, err := s.endpoints.Disable(t.Context(), "acme", made.ID, "the bill is not paid")
+		require.NoError(t, err)
+		c.take()
+		time.Sleep(webhooks.Freshness)
+		s.advance(24 * time.Hour)
+		require.Empty(t, c.take())
+		waiting, err := s.endpoints.Waiting(t.Context(), "acme", made.ID)
+		require.NoError(t, err)
+		require.Equal(t, map[store.State]int64{store.StateDead: 50}, waiting)
+		c.answers(nil)
+		_, err = s.endpoints.Enable(t.Context(), "acme", made.ID)
+		require.NoError(t, err)
+		_, err = s.endpoints.Recover(t.Context(), "acme", made.ID, time.Now().Add(-time.Hour))
+		require.NoError(t, err)
+		s.drain()
+		got := orders(c.take())
+		require.ElementsMatch(t, all, got)
+		for key := range 3 {
+			var numbers []int
+			for _, id := range got {
+				if n, err := strconv.Atoi(id); err == nil && n%3 == key {
+					numbers = append(numbers, n)
+				}
+			}
+			require.IsIncreasing(t, numbers)
+		}
+	})
+}
+
+// Tenants with many endpoints, and notifications for many of them, are delivered to in pieces.
+func TestManyEndpointsAreDeliveredToInSeveralCheckpoints(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		var got atomic.Int64
+		sink, err := webhooks.New(sinks.Instance{Name: "customers", HTTPClient: &http.Client{Transport: accept{&got}}}, webhooks.Config{})
+		require.NoError(t, err)
+		sink.Limit(8, 12)
+		s.forwarder.Sinks["customers"] = forwarder.Sink{Sink: sink}
+		var all []notification.Envelope
+		for _, tenant := range []string{"a", "b", "c", "d"} {
+			for range 5 {
+				s.create(tenant, "https://customer.example/")
+			}
+			for i := range 6 {
+				all = append(all, order(tenant, fmt.Sprint(tenant, i), ""))
+			}
+		}
+		for range 20 {
+			s.create("many", "https://customer.example/") // more than a checkpoint's limits
+		}
+		s.publish(append(all, order("many", "1", ""), order("many", "2", ""))...)
+		s.drain()
+		require.EqualValues(t, 4*5*6+2*20, got.Load())
+	})
+}
+
+type accept struct{ got *atomic.Int64 }
+
+func (a accept) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.got.Add(1)
+	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -26,6 +27,17 @@ const (
 	metadataEndpoint = "endpoint"     // the id of its endpoint
 	metadataType     = "webhook-type" // the type of the original
 )
+
+// limits are those of one checkpoint. If originals exceed them together, fewer are settled at once: see errFewer.
+type limits struct{ endpoints, published int }
+
+var usualLimits = limits{endpoints: 20_000, published: 20_000}
+
+// maxThinking bounds the time for the conditions of one tenant in one checkpoint.
+const maxThinking = 500 * time.Millisecond
+
+// errFewer makes the engine settle fewer originals in one checkpoint.
+var errFewer = errors.New("too many deliveries to customers' endpoints in one checkpoint")
 
 // ownMetadata are the names of all metadata of such a notification but its tenant's.
 var ownMetadata = []string{
@@ -59,20 +71,28 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 		return nil
 	}
 	asked := time.Now()
-	rows, err := r.store.Endpoints(ctx, tx, store.EndpointQuery{Tenants: slices.Sorted(maps.Keys(tenants)), Enabled: true})
+	q := store.EndpointQuery{Tenants: slices.Sorted(maps.Keys(tenants)), Enabled: true}
+	if len(tenants) > 1 {
+		q.Limit = s.limits.endpoints
+	}
+	rows, err := r.store.Endpoints(ctx, tx, q)
 	if err != nil {
 		return err
+	}
+	if len(rows) == q.Limit && q.Limit > 0 {
+		return errFewer
 	}
 	of := make(map[string][]*known, len(tenants))
 	for _, k := range r.learn(rows, asked, nil) {
 		of[k.Tenant] = append(of[k.Tenant], k)
 	}
-	x := expansion{sink: s, troubles: make(map[string]string)}
-	for _, d := range originals {
-		if endpoints := of[d.Metadata.Get(s.tenant)]; len(endpoints) > 0 {
-			if err := x.add(ctx, d, endpoints); err != nil {
-				return err
-			}
+	x := expansion{sink: s, troubles: make(map[string]string), thought: make(map[string]time.Duration)}
+	for i, d := range originals {
+		if err := x.add(ctx, d, of[d.Metadata.Get(s.tenant)]); err != nil {
+			return err
+		}
+		if len(x.made) > s.limits.published && i > 0 {
+			return errFewer
 		}
 	}
 	if len(x.made) > 0 {
@@ -91,11 +111,11 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 type expansion struct {
 	sink     *Sink
 	made     []notification.Envelope
-	troubles map[string]string // why conditions failed, by endpoint
+	troubles map[string]string        // why conditions failed, by endpoint
+	thought  map[string]time.Duration // how long conditions took, by tenant
 }
 
-// add adds a notification for each of the endpoints that matches. If a condition fails, it holds, so that
-// nothing is lost, and is not evaluated again in this checkpoint.
+// add adds a notification for each of a tenant's endpoints that matches.
 func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints []*known) error {
 	names := x.sink.names(d.Type)
 	facts := route.NewFacts(d.Envelope, x.sink.in.Types)
@@ -104,19 +124,10 @@ func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints
 		if !matchesAny(k.Types, names) {
 			continue
 		}
-		if k.noWhen != nil {
-			x.troubles[k.ID] = store.CutText("when: "+k.noWhen.Error(), maxTrouble)
-		}
-		if _, failed := x.troubles[k.ID]; k.when != nil && !failed {
-			holds, err := facts.Holds(ctx, k.when)
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case err != nil:
-				x.troubles[k.ID] = store.CutText("when: "+err.Error(), maxTrouble)
-			case !holds:
-				continue
-			}
+		if holds, err := x.holds(ctx, facts, k); err != nil {
+			return err
+		} else if !holds {
+			continue
 		}
 		if body == nil {
 			body = appendBody(nil, names[0], d.OccurredOn, d.Payload, isJSON(d.Metadata))
@@ -124,6 +135,34 @@ func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints
 		x.made = append(x.made, envelopeFor(k.ID, d, names[0], x.sink.tenant, body))
 	}
 	return nil
+}
+
+// holds reports whether the condition of an endpoint holds. One that fails holds, so that nothing is lost, and is
+// not evaluated again in this checkpoint; so do the conditions of a tenant that take too long together, which would
+// hold up the other tenants.
+func (x *expansion) holds(ctx context.Context, facts *route.Facts, k *known) (bool, error) {
+	failed := func(why string) (bool, error) {
+		x.troubles[k.ID] = store.CutText("when: "+why, maxTrouble)
+		return true, nil
+	}
+	switch _, before := x.troubles[k.ID]; {
+	case k.When == "" || before:
+		return true, nil
+	case k.noWhen != nil:
+		return failed(k.noWhen.Error())
+	case x.thought[k.Tenant] > maxThinking:
+		return failed("the conditions of this tenant take too long")
+	}
+	began := time.Now()
+	holds, err := facts.Holds(ctx, k.when)
+	x.thought[k.Tenant] += time.Since(began)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil:
+		return failed(err.Error())
+	}
+	return holds, nil
 }
 
 // maxTrouble bounds the text of a trouble, in bytes.

@@ -57,11 +57,12 @@ type known struct {
 	deleted bool
 }
 
-// endpoint returns an endpoint that was read within Freshness. Those that are asked for while a query runs
-// are read together by the next one.
+// endpoint returns an endpoint that was read within Freshness, or just now if it cannot get its delivery:
+// a person may enable it, and recover its deliveries, in one breath. Those that are asked for while a query runs are
+// read together by the next one.
 func (r *residence) endpoint(ctx context.Context, id string) (*known, error) {
 	r.mu.Lock()
-	if k := r.known[id]; k != nil && time.Since(k.readAt) < Freshness {
+	if k := r.known[id]; k != nil && time.Since(k.readAt) < Freshness && !k.deleted && k.Enabled() && k.noKeys == nil {
 		r.mu.Unlock()
 		return k, nil
 	}

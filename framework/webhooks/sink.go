@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type Sink struct {
 	tenant string // the metadata with the tenant
 	in     sinks.Instance
 	vault  *vault
+	limits limits
 	client atomic.Pointer[httpsink.Client] // of the last Open
 
 	mu         sync.Mutex
@@ -82,8 +84,16 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, residences: make(map[string]*residence)}
+	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, limits: usualLimits, residences: make(map[string]*residence)}
 	return s, s.Open(context.Background()) // reports the mistakes of connections
+}
+
+// Endpoints returns what manages the endpoints to which the sink delivers in an outbox, with the settings of the
+// sink. name is that of the sink in the forwarder; "" is the one that it was made with.
+func (s *Sink) Endpoints(of Store, name string) (*Endpoints, error) {
+	in := s.in
+	in.Name = cmp.Or(name, in.Name)
+	return NewEndpoints(of, in, s.config)
 }
 
 // Open makes the connections' pool. It does not connect.
@@ -97,9 +107,6 @@ func (s *Sink) Open(context.Context) error {
 	}
 	return nil
 }
-
-// Endpoints returns what manages the endpoints of an outbox, with the sink's settings.
-func (s *Sink) Endpoints(of Store) (*Endpoints, error) { return NewEndpoints(of, s.in, s.config) }
 
 // OwnTypes returns [Type].
 func (s *Sink) OwnTypes() []string { return []string{Type} }

@@ -2,6 +2,8 @@
 package readmetest
 
 import (
+	"bufio"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -33,4 +35,20 @@ func Output(t testing.TB, command string) string {
 	found := regexp.MustCompile("(?ms)^\\$ " + regexp.QuoteMeta(command) + "\n(.*?)^(?:\\$ |```)").FindSubmatch(text)
 	require.NotNil(t, found, "README.md has no block with the line $ %s", command)
 	return string(found[1])
+}
+
+// Lines sends each line of a program's output, with its end.
+func Lines(from io.Reader) <-chan string {
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for r := bufio.NewReader(from); ; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			lines <- line
+		}
+	}()
+	return lines
 }

@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -33,6 +35,51 @@ func newPoolOf(t testing.TB, connections int32) (*pgxpool.Pool, *sql.DB) {
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { _ = db.Close() })
 	return pool, db
+}
+
+// A transaction of pgx, in any mode, manages endpoints.
+func TestEndpointsInTransactionsOfPgx(t *testing.T) {
+	t.Parallel()
+	pool, db := newPool(t)
+	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			conn, err := pgx.ConnectConfig(t.Context(), func() *pgx.ConnConfig {
+				config := pool.Config().ConnConfig
+				config.DefaultQueryExecMode = mode
+				return config
+			}())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close(t.Context())) }()
+			e := store.Endpoint{ID: "e", Tenant: "a", URL: "https://example.com", Types: []string{`order.*`, `'"\`}, Version: 1}
+			require.NoError(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+				require.NoError(t, s.AddEndpoint(t.Context(), outbox.Pgx(tx), e, 1))
+				require.ErrorIs(t, s.AddEndpoint(t.Context(), outbox.Pgx(tx), e, 1), store.ErrTooManyEndpoints)
+				changed := e
+				changed.DisabledReason, changed.DisabledAt, changed.FailingSince = store.DisabledByPerson, time.Now(), time.Now()
+				for _, want := range []bool{true, false} {
+					ok, err := s.ChangeEndpoint(t.Context(), outbox.Pgx(tx), changed)
+					require.NoError(t, err)
+					require.Equal(t, want, ok)
+				}
+				return nil
+			}))
+			found, err := s.Endpoints(t.Context(), nil, store.EndpointQuery{Troubled: true, Tenants: []string{"a"}})
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			require.Equal(t, e.Types, found[0].Types)
+			for _, want := range []bool{true, false} {
+				require.NoError(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+					deleted, err := s.DeleteEndpoint(t.Context(), outbox.Pgx(tx), "a", "e")
+					require.Equal(t, want, deleted)
+					return err
+				}))
+			}
+		})
+	}
 }
 
 // The server ends a transaction that sends nothing for as long as the lease. pgx returns its error, and lib/pq does not.

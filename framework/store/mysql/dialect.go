@@ -50,7 +50,7 @@ func (*dialect) Position() string { return `INSTR` }
 
 // MetadataIs compares a value of the JSON object.
 func (*dialect) MetadataIs(name, value string) tables.Expr {
-	return tables.SQL(`JSON_UNQUOTE(JSON_EXTRACT(p.metadata, ?)) = ?`, `$."`+name+`"`, value)
+	return tables.SQL(`JSON_UNQUOTE(JSON_EXTRACT(p.metadata, ?)) = ?`, tables.MetadataPath(name), value)
 }
 
 // ParseTime parses a time from a handle without parseTime.

@@ -56,7 +56,7 @@ func (*dialect) Position() string { return `instr` }
 // MetadataIs parses the JSON of as few rows as possible: a value of plain characters, which no
 // encoder escapes, is in the JSON unchanged.
 func (*dialect) MetadataIs(name, value string) tables.Expr {
-	is := tables.SQL(`json_extract(p.metadata, ?) = ?`, `$."`+name+`"`, value)
+	is := tables.SQL(`json_extract(p.metadata, ?) = ?`, tables.MetadataPath(name), value)
 	if plainValue.MatchString(value) {
 		is = tables.SQL(`instr(p.metadata, ?) > 0 AND ?`, value, is)
 	}

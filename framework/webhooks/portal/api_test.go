@@ -196,7 +196,6 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 		{"PATCH", at, `{"id": "x"}`, 400},
 		{"POST", at + "/recover", `{}`, 400},
 		{"POST", at + "/recover", `{"since": "2999-01-01T00:00:00Z"}`, 400},
-		{"POST", at + "/rotate", `{"secret": "mine"}`, 400},
 	} {
 		a := s.call(c.method, c.path, c.body)
 		require.Equal(t, c.status, a.status, "%s %s: %s", c.method, c.path, a.text)
@@ -296,7 +295,9 @@ func TestATestReturnsTheAnswer(t *testing.T) {
 
 func TestTypesAreDescribed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *portal.Config, _ *webhooks.Config) { c.Hide = func(typ string) bool { return typ == "audit.done" } })
+	s := newSite(t, func(c *portal.Config, _ *webhooks.Config) {
+		c.Hide = func(typ string) bool { return typ == "audit.done" }
+	})
 	require.Equal(t, []any{
 		map[string]any{"type": "order.placed", "example": map[string]any{"order_id": "", "total": 0.0}},
 		map[string]any{"type": "order.shipped", "example": map[string]any{"order_id": ""}},

@@ -9,30 +9,25 @@ import (
 // chartHours is how many hours a chart has, the present one included.
 const chartHours = 24
 
-// Size of a chart's drawing, which the page stretches: each hour has barStep, and the tallest bar barHeight.
+// barHeight is the height of the tallest bar; the page stretches the drawing. That of a bar of few attempts is at
+// least leastBar, so that it can be seen.
 const (
-	barStep   = 10
-	barWidth  = 8
 	barHeight = 60
-	// leastBar is the height of a bar of few attempts, so that it can be seen.
-	leastBar = 2
+	leastBar  = 2
 )
 
 // chart counts the attempts at an endpoint over the last day, by hour.
 type chart struct {
-	Bars              []bar
+	Bars              [chartHours]bar
 	Succeeded, Failed int
 	Most              int // in an hour
-	Width, Height     int
 }
 
-// bar is an hour. The failed attempts stand on those that succeeded.
+// bar is an hour. Tall is the height of all attempts, and Good that of those that succeeded.
 type bar struct {
-	Begins                    time.Time
-	Succeeded, Failed         int
-	X, Width                  int
-	TopSucceeded, TopFailed   int // from the top of the drawing
-	TallSucceeded, TallFailed int
+	Begins            time.Time
+	Succeeded, Failed int
+	X, Tall, Good     int
 }
 
 // chartBegins returns the beginning of the first hour of a chart.
@@ -40,27 +35,23 @@ func chartBegins(now time.Time) time.Time {
 	return now.UTC().Truncate(time.Hour).Add(-(chartHours - 1) * time.Hour)
 }
 
-func chartOf(hours []store.AttemptHour, now time.Time) chart {
-	c := chart{Bars: make([]bar, chartHours), Width: chartHours * barStep, Height: barHeight}
-	for i := range c.Bars {
-		c.Bars[i] = bar{Begins: chartBegins(now).Add(time.Duration(i) * time.Hour), X: i*barStep + (barStep-barWidth)/2, Width: barWidth}
-	}
+func chartOf(hours []store.AttemptHour, now time.Time) (c chart) {
+	begins := chartBegins(now)
 	for _, h := range hours {
-		i := int(h.Begins.Sub(chartBegins(now)) / time.Hour)
-		if i < 0 || i >= chartHours || h.Begins.Before(chartBegins(now)) {
-			continue
+		if i := h.Begins.Sub(begins) / time.Hour; i >= 0 && i < chartHours {
+			c.Bars[i].Succeeded, c.Bars[i].Failed = h.Succeeded, h.Failed
+			c.Succeeded += h.Succeeded
+			c.Failed += h.Failed
+			c.Most = max(c.Most, h.Succeeded+h.Failed)
 		}
-		c.Bars[i].Succeeded, c.Bars[i].Failed = h.Succeeded, h.Failed
-		c.Succeeded += h.Succeeded
-		c.Failed += h.Failed
-		c.Most = max(c.Most, h.Succeeded+h.Failed)
 	}
 	for i := range c.Bars {
 		b := &c.Bars[i]
-		b.TallSucceeded, b.TallFailed = c.tall(b.Succeeded), c.tall(b.Failed)
-		b.TallSucceeded = min(b.TallSucceeded, barHeight-b.TallFailed)
-		b.TopSucceeded = barHeight - b.TallSucceeded
-		b.TopFailed = b.TopSucceeded - b.TallFailed
+		b.Begins, b.X = begins.Add(time.Duration(i)*time.Hour), i*10
+		b.Good, b.Tall = c.tall(b.Succeeded), c.tall(b.Succeeded+b.Failed)
+		if b.Failed > 0 {
+			b.Good = min(b.Good, b.Tall-leastBar)
+		}
 	}
 	return c
 }
@@ -69,11 +60,11 @@ func (c *chart) tall(n int) int {
 	if n == 0 {
 		return 0
 	}
-	return max(n*barHeight/c.Most, leastBar)
+	return max(n*barHeight/c.Most, 2*leastBar)
 }
 
 // Rate is the part of the attempts that succeeded, in percent, rounded down so that 100 means all.
-func (c chart) Rate() int { return c.Succeeded * 100 / max(c.Succeeded+c.Failed, 1) }
+func (c chart) Rate() int { return c.Succeeded * 100 / max(c.All(), 1) }
 
 // All is the number of attempts.
 func (c chart) All() int { return c.Succeeded + c.Failed }

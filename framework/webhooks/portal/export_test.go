@@ -8,8 +8,8 @@ func Patterns() (all []string) {
 	return all
 }
 
-// Contrast returns the contrast ratio of two colours by WCAG 2.2.
-func Contrast(a, b string) float64 { return contrast(a, b) }
-
-// Files are the templates and static files.
-var Files = files
+// Files of the pages.
+var (
+	Templates = templates
+	Style     = style
+)

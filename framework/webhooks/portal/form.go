@@ -3,6 +3,7 @@ package portal
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -22,35 +23,35 @@ type form struct {
 	// Chosen are the offered types that are selected, and Patterns others, one a line.
 	Chosen   map[string]bool
 	Patterns string
-	// Headers are the extra headers, one a line.
-	Headers    string
-	Secret     string
-	Asymmetric bool
+	// Lines are the extra headers, one a line.
+	Lines string
 
 	Types []offered
 	// Notice is about the form as a whole, and Mistakes about fields.
 	Notice   string
 	Mistakes []mistake
+
+	newEndpoint // what the form says, after read
 }
 
 // formOf returns the form of an endpoint as it is. Values of headers are masked.
-func formOf(e *webhooks.Endpoint, types []offered) form {
-	f := form{ID: e.ID, Version: e.Version, URL: e.URL, Description: e.Description, When: e.When, Rate: e.Rate.String(), Types: types}
+func formOf(e *webhooks.Endpoint, types []offered) *form {
+	f := &form{ID: e.ID, Version: e.Version, URL: e.URL, Description: e.Description, When: e.When, Rate: e.Rate.String(), Types: types}
 	f.choose(e.Types)
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		f.Headers += name + ": " + masked + "\n"
+		f.Lines += name + ": " + masked + "\n"
 	}
 	return f
 }
 
 // sentForm returns the form that a browser has sent.
-func sentForm(values url.Values, types []offered) form {
+func sentForm(values url.Values, types []offered) *form {
 	text := func(name string) string {
 		return strings.TrimSpace(strings.ReplaceAll(values.Get(name), "\r\n", "\n"))
 	}
-	f := form{
-		Key: text("key"), URL: text("url"), Description: text("description"), When: text("when"), Rate: text("rate"),
-		Headers: text("headers"), Secret: text("secret"), Asymmetric: values.Get("asymmetric") != "", Types: types,
+	f := &form{
+		Key: text("key"), URL: text("url"), Description: text("description"), When: text("when"), Rate: text("rate"), Lines: text("headers"), Types: types,
+		newEndpoint: newEndpoint{Secret: text("secret"), Asymmetric: values.Get("asymmetric") != ""},
 	}
 	f.Version, _ = strconv.ParseInt(values.Get("version"), 10, 64)
 	f.choose(append(slices.Clone(values["type"]), strings.Fields(values.Get("patterns"))...))
@@ -63,7 +64,7 @@ func (f *form) choose(patterns []string) {
 	var others []string
 	for _, pattern := range patterns {
 		switch {
-		case offers(f.Types, pattern):
+		case slices.ContainsFunc(f.Types, func(of offered) bool { return of.Type == pattern }):
 			f.Chosen[pattern] = true
 		case pattern != "*" || len(patterns) > 1:
 			others = append(others, pattern)
@@ -72,40 +73,39 @@ func (f *form) choose(patterns []string) {
 	f.Patterns = strings.Join(others, "\n")
 }
 
-// change returns the settings of the form.
-func (f *form) change() (*change, error) {
+// read sets what the form says.
+func (f *form) read() error {
 	types := append(slices.Sorted(maps.Keys(f.Chosen)), strings.Fields(f.Patterns)...)
 	headers := make(map[string]string)
-	for line := range strings.Lines(f.Headers) {
-		name, value, found := strings.Cut(line, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	for line := range strings.Lines(f.Lines) {
+		name, value, found := strings.Cut(strings.TrimSpace(line), ":")
+		name = strings.TrimSpace(name)
 		switch {
-		case strings.TrimSpace(line) == "":
+		case name == "" && !found:
 			continue
 		case !found:
-			return nil, invalid("headers", "a line has no colon: write Name: value")
+			return invalid("headers", "a line has no colon: write Name: value")
 		case headers[name] != "":
-			return nil, invalid("headers", "%s is there twice", name)
+			return invalid("headers", "%s is there twice", name)
 		}
-		headers[name] = value
+		headers[name] = strings.TrimSpace(value)
 	}
-	return &change{URL: &f.URL, Description: &f.Description, Types: &types, When: &f.When, Headers: &headers, Rate: &f.Rate}, nil
+	f.change = change{&f.URL, &f.Description, &types, &f.When, &headers, &f.Rate}
+	return nil
 }
 
-// refused takes over what is wrong with the form, and returns an error that is not about it.
-func (f *form) refused(err error, now *webhooks.Endpoint) error {
+// refused returns the form again with what is wrong with it, or an error that is not about it. now is the endpoint.
+func (f *form) refused(err error, now *webhooks.Endpoint) (any, error) {
 	switch {
 	case errors.Is(err, webhooks.ErrChanged) && now != nil:
 		f.Version = now.Version
 		f.Notice = "Somebody else has changed this endpoint meanwhile. If you save, your settings replace theirs."
+		return page{name: "form", status: http.StatusConflict, data: f}, nil
 	case errors.Is(err, webhooks.ErrInvalid):
-		for _, m := range webhooks.FieldErrors(err) {
-			f.Mistakes = append(f.Mistakes, mistake{m.Field, m.Err.Error()})
-		}
-	default:
-		return err
+		f.Mistakes = mistakesIn(err)
+		return page{name: "form", status: http.StatusUnprocessableEntity, data: f}, nil
 	}
-	return nil
+	return nil, err
 }
 
 // field is what is wrong with a field.

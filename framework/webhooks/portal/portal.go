@@ -13,28 +13,41 @@
 //
 // The API is below /api; /api/openapi.json and /api/openapi.yaml describe it.
 //
-// The files in the order in which to read them: portal.go, config.go, serve.go, problem.go; then what pages and
-// API share, which are settings.go, types.go and attempts.go; then pages.go with form.go, chart.go and
-// text.go, and api.go with views.go.
+// The files in the order in which to read them: portal.go, config.go, routes.go, serve.go, problem.go; endpoints.go
+// with change.go, form.go and chart.go; attempts.go, types.go; views.go has what the API answers, and text.go what
+// templates call.
 package portal
 
 import (
 	"bytes"
+	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
-	"path"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
-//go:embed templates static openapi.yaml
-var files embed.FS
+// The files of the portal.
+var (
+	//go:embed templates
+	templates embed.FS
+	//go:embed static/style.css
+	style []byte
+	//go:embed static/icon.svg
+	icon []byte
+	//go:embed openapi.yaml
+	description []byte
+)
 
 // ErrUnauthenticated is what Config.Authorize returns, or wraps, if it is not known who makes a request.
 var ErrUnauthenticated = errors.New("not logged in")
@@ -48,15 +61,14 @@ const testsAtOnce = 8
 // portal serves the pages and the API.
 type portal struct {
 	Config
-	endpoints  *webhooks.Endpoints
-	path       string // Prefix as it stands in addresses
-	policy     string
-	cross      *http.CrossOriginProtection
-	mux        *http.ServeMux
-	templates  map[string]*template.Template
-	style      []byte
-	json, yaml []byte // descriptions of the API
-	tests      chan struct{}
+	endpoints *webhooks.Endpoints
+	path      string // Prefix as it stands in addresses
+	policy    string
+	cross     *http.CrossOriginProtection
+	mux       *http.ServeMux
+	templates map[string]*template.Template
+	files     map[string]file // that do not change, by path
+	tests     chan struct{}
 }
 
 // New returns the handler of the pages and of the API. Requests must include c.Prefix. It connects to nothing,
@@ -70,25 +82,27 @@ func New(e *webhooks.Endpoints, c Config) (http.Handler, error) {
 		Config: c, endpoints: e, path: (&url.URL{Path: c.Prefix}).EscapedPath(), policy: c.policy(), cross: http.NewCrossOriginProtection(),
 		mux: http.NewServeMux(), templates: make(map[string]*template.Template), tests: make(chan struct{}, testsAtOnce),
 	}
-	style, err := files.ReadFile("static/style.css")
-	if err != nil {
-		return nil, err
-	}
-	p.style = bytes.Replace(style, []byte(accents(DefaultAccent, DefaultAccentDark)), []byte(accents(c.Accent, c.AccentDark)), 1)
-	if err := p.describe(); err != nil {
-		return nil, err
-	}
 	for _, r := range routes {
 		method, at, _ := strings.Cut(r.pattern, " ")
 		p.mux.Handle(method+" "+c.Prefix+at, p.serve(r))
 	}
 	for _, name := range pages {
 		t := template.New("layout.html").Funcs(formats)
-		if p.templates[name], err = t.ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"); err != nil {
-			return nil, err
-		}
+		p.templates[name] = template.Must(t.ParseFS(templates, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"))
 	}
-	return p, nil
+	described := bytes.Replace(description, []byte("servers: [{url: /api}]"), []byte("servers: [{url: "+strconv.Quote(p.path+"/api")+"}]"), 1)
+	var document map[string]any
+	if err := yaml.Unmarshal(described, &document); err != nil {
+		return nil, err
+	}
+	asJSON, err := json.MarshalIndent(document, "", "  ")
+	p.files = map[string]file{
+		"/static/style.css": {"text/css; charset=utf-8", bytes.Replace(style, []byte(accents(DefaultAccent, DefaultAccentDark)), []byte(accents(c.Accent, c.AccentDark)), 1)},
+		"/static/icon.svg":  {"image/svg+xml", icon},
+		"/api/openapi.yaml": {"application/yaml", described},
+		"/api/openapi.json": {"application/json", asJSON},
+	}
+	return p, err
 }
 
 // headers are set on all answers.
@@ -107,14 +121,16 @@ func (p *portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, value)
 	}
 	w.Header().Set("Content-Security-Policy", p.policy)
-	tenant, err := p.admit(r)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
+	handler, pattern := p.mux.Handler(r)
+	if pattern != "GET "+p.Prefix+static { // whose files have nothing of a tenant
+		tenant, err := p.admit(r)
+		if err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), tenantKey{}, tenant))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	r = r.WithContext(withTenant(r.Context(), tenant))
-	handler, pattern := p.mux.Handler(r)
 	if pattern != "" {
 		p.mux.ServeHTTP(w, r)
 		return
@@ -168,22 +184,7 @@ func isForeign(r *http.Request) bool {
 	return false
 }
 
-// refuse answers a request without a tenant, for whom nothing is rendered.
-func (p *portal) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	why, _ := errors.AsType[*problem](err)
-	if p.isAPI(r) {
-		p.write(w, r, why.Status, problemType, why)
-		return
-	}
-	http.Error(w, why.Title+": "+why.Detail, why.Status)
-}
-
 func (p *portal) isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, p.Prefix+"/api/") }
 
 // isText reports whether databases accept a text: UTF-8 without a NUL.
 func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
-
-// isPrefix reports whether a text is a path below which the portal can be served.
-func isPrefix(text string) bool {
-	return text == "" || text != "/" && path.Clean("/"+text) == text && !strings.ContainsAny(text, "{}")
-}

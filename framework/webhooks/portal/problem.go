@@ -27,15 +27,18 @@ type mistake struct {
 	Detail string `json:"detail"`
 }
 
+// mistakesIn returns the mistakes in an error of package webhooks.
+func mistakesIn(err error) (all []mistake) {
+	for _, m := range webhooks.FieldErrors(err) {
+		all = append(all, mistake{m.Field, m.Err.Error()})
+	}
+	return all
+}
+
 func (p *problem) Error() string { return p.Detail }
 
 func problemOf(status int, format string, args ...any) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
-}
-
-// invalid returns a mistake in a field, as those of package webhooks.
-func invalid(field, format string, args ...any) error {
-	return fmt.Errorf("%w: %w", webhooks.ErrInvalid, &webhooks.FieldError{Field: field, Err: fmt.Errorf(format, args...)})
 }
 
 // known has what customers are told about errors that they can do something about.
@@ -64,9 +67,7 @@ func (p *portal) problem(r *http.Request, err error) *problem {
 	}
 	if errors.Is(err, webhooks.ErrInvalid) {
 		what := problemOf(http.StatusUnprocessableEntity, "the endpoint cannot be like this: errors says why")
-		for _, m := range webhooks.FieldErrors(err) {
-			what.Errors = append(what.Errors, mistake{m.Field, m.Err.Error()})
-		}
+		what.Errors = mistakesIn(err)
 		return what
 	}
 	for _, k := range known {

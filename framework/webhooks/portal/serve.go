@@ -53,22 +53,29 @@ type reply struct {
 type request struct {
 	*http.Request
 	portal    *portal
+	isAPI     bool
 	tenant    string
+	id        string              // of the path
 	endpoints *webhooks.Endpoints // on behalf of the tenant
 	values    url.Values          // of the query, or of the form of a page
 }
 
+// tenantKey is the key of the tenant in the context of a request.
 type tenantKey struct{}
 
-func withTenant(ctx context.Context, tenant string) context.Context {
-	return context.WithValue(ctx, tenantKey{}, tenant)
+// either returns one of the answers of an act that pages and API share.
+func (r *request) either(page, api any) any {
+	if r.isAPI {
+		return api
+	}
+	return page
 }
 
 // serve returns the http.Handler of a route.
 func (p *portal) serve(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
-		tenant := hr.Context().Value(tenantKey{}).(string)
-		r := &request{Request: hr, portal: p, tenant: tenant, endpoints: p.endpoints.By("customer " + tenant)}
+		tenant, _ := hr.Context().Value(tenantKey{}).(string) // "" only for files
+		r := &request{Request: hr, portal: p, isAPI: p.isAPI(hr), tenant: tenant, id: hr.PathValue("id"), endpoints: p.endpoints.By("customer " + tenant)}
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime+p.endpoints.Config().Timeout)
 		defer cancel()
 		var answer any
@@ -94,7 +101,9 @@ func (p *portal) serve(to route) http.Handler {
 			}
 			p.write(w, hr, a.status, "application/json", a.body)
 		case file:
-			a.write(w, hr)
+			w.Header().Set("Content-Type", a.kind)
+			w.Header().Set("Cache-Control", "private, max-age=300")
+			http.ServeContent(w, hr, "", time.Time{}, bytes.NewReader(a.content))
 		default:
 			p.write(w, hr, http.StatusOK, "application/json", answer)
 		}
@@ -107,20 +116,13 @@ type file struct {
 	content []byte
 }
 
-func (f file) write(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", f.kind)
-	w.Header().Set("Cache-Control", "private, max-age=300")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
-}
-
 // parse reads the query, and the form of a page. It refuses texts that no database accepts; an id that is such a
 // text is unknown.
 func (r *request) parse(to route) (err error) {
-	if !isText(r.PathValue("id")) {
+	if !isText(r.id) {
 		return webhooks.ErrUnknown
 	}
-	isAPI := r.portal.isAPI(r.Request)
-	if isAPI {
+	if r.isAPI {
 		r.values, err = url.ParseQuery(r.URL.RawQuery)
 	} else {
 		err = r.ParseForm()
@@ -136,7 +138,7 @@ func (r *request) parse(to route) (err error) {
 		switch {
 		case slices.ContainsFunc(values, func(text string) bool { return !isText(text) }):
 			return problemOf(http.StatusBadRequest, "the request has a text that is not valid UTF-8, or that contains a NUL")
-		case !isAPI:
+		case !r.isAPI:
 		case !slices.Contains(to.parameters, name):
 			return problemOf(http.StatusBadRequest, "unknown parameter %q: use %s", name, cmp.Or(strings.Join(to.parameters, ", "), "none"))
 		case len(values) > 1:
@@ -146,14 +148,12 @@ func (r *request) parse(to route) (err error) {
 	return nil
 }
 
-// decode reads the body, which is one JSON object; it may be empty if optional is true.
-func (r *request) decode(into any, optional bool) error {
+// decode reads the body, which is one JSON object.
+func (r *request) decode(into any) error {
 	text, err := io.ReadAll(r.Body)
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case err != nil:
 		return err
-	case len(text) == 0 && optional:
-		return nil
 	case kind != "application/json":
 		return problemOf(http.StatusUnsupportedMediaType, "the Content-Type is %q: use application/json", r.Header.Get("Content-Type"))
 	}
@@ -168,15 +168,15 @@ func (r *request) decode(into any, optional bool) error {
 	return nil
 }
 
-// number reads a parameter between 1 and most.
-func (r *request) number(name string, usual, most int) (int, error) {
-	text := r.values.Get(name)
-	if text == "" {
+// limit returns how many rows to list.
+func (r *request) limit(usual int) (int, error) {
+	text := r.values.Get("limit")
+	if text == "" || !r.isAPI {
 		return usual, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, problemOf(http.StatusBadRequest, "%s is %q: use a number from 1 to %d", name, text, most)
+	if err != nil || n < 1 || n > mostRows {
+		return 0, problemOf(http.StatusBadRequest, "limit is %q: use a number from 1 to %d", text, mostRows)
 	}
 	return n, nil
 }

@@ -3,6 +3,7 @@ package portal_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
@@ -55,19 +56,19 @@ func shopTypes(t *testing.T) *registry.Registry {
 	return types
 }
 
-// log collects log lines.
-type log struct {
+// lines collects log lines.
+type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *log) Write(p []byte) (int, error) {
+func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *log) String() string {
+func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -77,10 +78,11 @@ func (l *log) String() string {
 // description.
 type site struct {
 	t         *testing.T
+	db        *sql.DB
 	store     *sqlite.Store
 	endpoints *webhooks.Endpoints
 	url       string // with the prefix
-	log       *log
+	log       *lines
 	router    routers.Router
 	client    *http.Client
 }
@@ -88,10 +90,10 @@ type site struct {
 // newSite serves a portal. A request is that of the tenant in its header X-Tenant.
 func newSite(t *testing.T, change ...func(*portal.Config, *webhooks.Config)) *site {
 	t.Helper()
-	_, outbox := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
+	db, outbox := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 	_, err := outbox.Cut(t.Context(), "customers", 1, store.StartOldest)
 	require.NoError(t, err)
-	s := &site{t: t, store: outbox, log: &log{}, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	s := &site{t: t, db: db, store: outbox, log: &lines{}, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	c := portal.Config{
 		Prefix: prefix, Logger: slog.New(slog.NewTextHandler(s.log, nil)),
 		Authorize: func(r *http.Request) (string, error) {

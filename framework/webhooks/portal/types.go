@@ -3,7 +3,6 @@ package portal
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
@@ -62,11 +61,6 @@ func emptyOf(known *registry.Registry, info registry.Info) []byte {
 		return nil
 	}
 	return e.Payload
-}
-
-// offers reports whether a pattern is the name of an offered type.
-func offers(types []offered, pattern string) bool {
-	return slices.ContainsFunc(types, func(of offered) bool { return of.Type == pattern })
 }
 
 func listTypes(_ context.Context, r *request) (any, error) {

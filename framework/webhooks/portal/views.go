@@ -1,7 +1,6 @@
 package portal
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
@@ -51,11 +50,6 @@ func viewOf(e *webhooks.Endpoint) endpointView {
 // tagged returns the headers of an answer with an endpoint.
 func tagged(e *webhooks.Endpoint) map[string]string {
 	return map[string]string{"ETag": strconv.Quote(strconv.FormatInt(e.Version, 10))}
-}
-
-// changed returns the answer to a change of an endpoint.
-func changed(e webhooks.Endpoint, err error) (any, error) {
-	return reply{http.StatusOK, tagged(&e), viewOf(&e)}, err
 }
 
 // attemptView is an attempt as JSON. A list has no requests and answers.

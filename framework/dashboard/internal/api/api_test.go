@@ -66,7 +66,7 @@ func TestEachGETMatchesTheDescription(t *testing.T) {
 		require.NoError(t, o.store.AddSchedule(t.Context(), "daily"))
 		_, err := admin.New(o.store, "ada").Pause(t.Context(), "mail")
 		require.NoError(t, err)
-		for _, path := range append(looks, "/sinks/mail", "/health/sinks/mail", "/notifications/n1", "/notifications/n1/trace", "/parked?state=dead&state=retrying&older_than=1m&type=order.*&error=BOOM", "/doctor?only=primary") {
+		for _, path := range append(looks, "/sinks/mail", "/health/sinks/mail", "/notifications/n1", "/notifications/n1/trace", "/parked?state=dead&state=retrying&older_than=1m&type=order.*&error=BOOM&metadata=tenant=acme&metadata=a=b", "/doctor?only=primary") {
 			a := s.inspect(t, path)
 			if !strings.HasPrefix(path, "/health/") {
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
@@ -350,6 +350,9 @@ func TestEachInvalidRequestIsAProblem(t *testing.T) {
 			{"GET", "/parked?key=%zz", "", 400},
 			{"GET", "/parked?cursor=x", "", 400},
 			{"GET", "/parked?cursor=WzEsMiwzXQ", "", 400},
+			{"GET", "/parked?metadata=tenant", "", 400},
+			{"GET", "/parked?metadata==acme", "", 400},
+			{"GET", "/parked?metadata=a=b&metadata=a=c", "", 400},
 			{"GET", "/parked?older_than=-1h", "", 400},
 			{"GET", "/parked?older_than=9999999999h", "", 400},
 			{"GET", "/parked?type=order.*.x", "", 400},
@@ -386,6 +389,7 @@ func TestEachInvalidRequestIsAProblem(t *testing.T) {
 			{"POST", "/plans", `{"action": "skip", "filter": {"states": ["dead"]}}`, 400},
 			{"POST", "/plans", `{"action": "requeue", "filter": {"states": ["blocked"]}}`, 400},
 			{"POST", "/plans", `{"action": "discard", "filter": {"key": "\u0000"}}`, 400},
+			{"POST", "/plans", `{"action": "discard", "filter": {"metadata": {"": "x"}}}`, 400},
 			{"POST", "/plans", `{"action": "discard", "filter": {"older_than": "soon"}}`, 400},
 			{"POST", "/plans", `{"action": "discard", "filter": {"type": "\u0000"}}`, 400},
 			{"POST", "/plans", `{"action": "discard", "filter": {"sink": "mial"}}`, 404},

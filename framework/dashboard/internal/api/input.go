@@ -36,7 +36,7 @@ func (r *request) query(known []string) (url.Values, error) {
 		switch {
 		case !slices.Contains(known, name):
 			return nil, problemOf(http.StatusBadRequest, "unknown parameter %q: use %s", name, strings.Join(known, ", "))
-		case len(all) > 1 && name != "state" && name != "only":
+		case len(all) > 1 && name != "state" && name != "only" && name != "metadata":
 			return nil, problemOf(http.StatusBadRequest, "%s is given more than once", name)
 		}
 		if slices.ContainsFunc(all, func(text string) bool { return !isText(text) }) {
@@ -99,7 +99,7 @@ func (r *request) span(name string, usual time.Duration) (time.Duration, error) 
 }
 
 // filterNames has the parameters of a filter.
-var filterNames = []string{"sink", "id", "type", "key", "state", "older_than", "newer_than", "error"}
+var filterNames = []string{"sink", "id", "type", "key", "state", "metadata", "older_than", "newer_than", "error"}
 
 // filter reads a filter.
 func (r *request) filter() (f admin.Filter, err error) {
@@ -109,6 +109,9 @@ func (r *request) filter() (f admin.Filter, err error) {
 	f = admin.Filter{Sink: r.values.Get("sink"), ID: r.values.Get("id"), Type: r.values.Get("type"), Key: r.values.Get("key"), Error: r.values.Get("error")}
 	for _, s := range r.values["state"] {
 		f.States = append(f.States, store.State(s))
+	}
+	if f.Metadata, err = admin.ParseMetadata(r.values["metadata"]); err != nil {
+		return f, err
 	}
 	if f.OlderThan, err = r.span("older_than", 0); err != nil {
 		return f, err

@@ -68,6 +68,24 @@ func TestViewersCannotGuessTheTextsOfErrorsByAFilter(t *testing.T) {
 	}
 }
 
+func TestNobodyCanGuessMaskedMetadataByAFilter(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	acme := dead(1, "k")
+	acme.Envelope.Metadata = notification.Metadata{"tenant": "acme", "email": "ada@example.org"}
+	o.park(t, "mail", acme, dead(2, "k"))
+	s := serveMasked(t, &target.Target{Store: o.store, Routing: routing(t)}, masks.Of(map[string][]string{"order.*": {"customer.email"}}))
+	for _, path := range []string{"/parked", "/parked/counts"} {
+		require.Equal(t, http.StatusBadRequest, s.inspect(t, path+"?metadata=Email=ada@example.org").status)
+		require.Equal(t, http.StatusOK, s.look(t, path+"?metadata=tenant=acme").status)
+	}
+	require.Len(t, s.look(t, "/parked?metadata=tenant=acme").body["parked"], 1)
+	for _, action := range []string{"discard", "reroute"} {
+		body := `{"action": "` + action + `", "filter": {"metadata": {"email": "ada@example.org"}}}`
+		require.Equal(t, http.StatusBadRequest, s.act(t, "/plans", body).status, action)
+	}
+}
+
 func TestOperatorsGetReceiversErrorsWithMasks(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := echoing(t, o)

@@ -76,6 +76,12 @@ func (m Masks) Metadata(names []string, metadata map[string]string) map[string]s
 	return shown
 }
 
+// HideMetadata reports whether masks of any type hide the values of this name in metadata.
+func (m Masks) HideMetadata(name string) bool {
+	h := hiding{masks: m.of(nil)}
+	return h.isLast(name)
+}
+
 // Text hides in a text, such as a receiver's answer, the values that follow a masked name, as in
 // email=…, "email":"…" and <email>…, and the masked values of the payload to which it belongs, which
 // may be nil. A type without names means any type.

@@ -126,6 +126,7 @@ func TestMistakesOfAddressesAndFormsAreExplained(t *testing.T) {
 			text   string
 		}{
 			{"/parked?state=lost", nil, 400, "unknown state"},
+			{"/parked?metadata=tenant", nil, 400, "such as tenant=acme"},
 			{"/parked?older=soon", nil, 400, "is not an age"},
 			{"/parked?older=-1h", nil, 400, "is not an age"},
 			{"/parked?type=a+b", nil, 400, "use a type like"},

@@ -20,12 +20,12 @@ import (
 const pageRows = 50
 
 // parkedForm is the filter of parked deliveries, as in addresses and forms.
-type parkedForm struct{ Sink, Type, Key, State, Reason, Older, Newer, ID string }
+type parkedForm struct{ Sink, Type, Key, State, Metadata, Reason, Older, Newer, ID string }
 
 func readParkedForm(v url.Values) parkedForm {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	return parkedForm{
-		Sink: text("sink"), Type: text("type"), Key: v.Get("key"), State: text("state"),
+		Sink: text("sink"), Type: text("type"), Key: v.Get("key"), State: text("state"), Metadata: text("metadata"),
 		Reason: text("reason"), Older: text("older"), Newer: text("newer"), ID: text("id"),
 	}
 }
@@ -34,7 +34,7 @@ func readParkedForm(v url.Values) parkedForm {
 func (f parkedForm) Fields() url.Values {
 	v := make(url.Values)
 	for name, text := range map[string]string{
-		"sink": f.Sink, "type": f.Type, "key": f.Key, "state": f.State, "reason": f.Reason, "older": f.Older, "newer": f.Newer, "id": f.ID,
+		"sink": f.Sink, "type": f.Type, "key": f.Key, "state": f.State, "metadata": f.Metadata, "reason": f.Reason, "older": f.Older, "newer": f.Newer, "id": f.ID,
 	} {
 		if text != "" {
 			v.Set(name, text)
@@ -58,6 +58,11 @@ func (f parkedForm) filter() (admin.Filter, error) {
 		filter.States = []store.State{store.State(f.State)}
 	}
 	var err error
+	if f.Metadata != "" {
+		if filter.Metadata, err = admin.ParseMetadata([]string{f.Metadata}); err != nil {
+			return filter, err
+		}
+	}
 	if filter.OlderThan, err = readAge(f.Older); err != nil {
 		return filter, err
 	}

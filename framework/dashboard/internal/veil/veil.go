@@ -6,6 +6,7 @@ package veil
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"regexp"
@@ -27,6 +28,7 @@ type Store struct {
 	admin.Store
 	text    func(typ, text string, payload []byte) string
 	receipt func(typ string, receipt notification.Receipt, payload []byte) notification.Receipt
+	masks   masks.Masks
 	viewer  bool
 }
 
@@ -34,7 +36,7 @@ var _ store.Sourced = (*Store)(nil)
 
 // Of returns the outbox of a target as a user may see it.
 func Of(t *target.Target, m masks.Masks, user access.User) *Store {
-	v := &Store{Store: t.Store, viewer: !user.May(access.Operator)}
+	v := &Store{Store: t.Store, masks: m, viewer: !user.May(access.Operator)}
 	if v.viewer {
 		v.text = func(_, text string, _ []byte) string { return Class(text) }
 		v.receipt = func(_ string, r notification.Receipt, _ []byte) notification.Receipt { return proof(r) }
@@ -116,20 +118,47 @@ func (v *Store) Membership(ctx context.Context) (store.Membership, error) {
 	return v.membership(m), err
 }
 
+// mayFilter refuses a filter by metadata whose values are masked: what it selects would show them.
+func (v *Store) mayFilter(f store.ParkedFilter) error {
+	for name := range f.Metadata {
+		if v.masks.HideMetadata(name) {
+			return fmt.Errorf("%w: observe.masks hides the metadata %s: use waybill parked on the machine instead", admin.ErrFilter, name)
+		}
+	}
+	return nil
+}
+
+// CountReroute counts what a reroute would move.
+func (v *Store) CountReroute(ctx context.Context, q store.RerouteQuery) ([]store.RerouteCount, time.Time, error) {
+	if err := v.mayFilter(q.Filter); err != nil {
+		return nil, time.Time{}, err
+	}
+	return v.Store.CountReroute(ctx, q)
+}
+
 // CountParked counts parked deliveries.
 func (v *Store) CountParked(ctx context.Context, f store.ParkedFilter) ([]store.ParkedCount, time.Time, error) {
+	if err := v.mayFilter(f); err != nil {
+		return nil, time.Time{}, err
+	}
 	counts, changed, err := v.Store.CountParked(ctx, f)
 	return v.counts(counts), changed, err
 }
 
 // FindParked returns parked deliveries.
 func (v *Store) FindParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
+	if err := v.mayFilter(f); err != nil {
+		return nil, err
+	}
 	found, err := v.Store.FindParked(ctx, f, after, limit)
 	return v.parked(found), err
 }
 
 // BrowseParked returns parked deliveries.
 func (v *Store) BrowseParked(ctx context.Context, q store.ParkedQuery) (store.ParkedPage, error) {
+	if err := v.mayFilter(q.Filter); err != nil {
+		return store.ParkedPage{}, err
+	}
 	page, err := v.Store.BrowseParked(ctx, q)
 	page.Deliveries = v.parked(page.Deliveries)
 	return page, err

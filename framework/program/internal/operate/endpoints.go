@@ -80,7 +80,7 @@ func (d *desk) open(ctx context.Context, source config.Source) (*webhooks.Endpoi
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := sink.Endpoints(s)
+	all, err := sink.Endpoints(s, "")
 	if err != nil {
 		cleanup()
 		return nil, nil, err

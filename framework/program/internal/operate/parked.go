@@ -48,7 +48,7 @@ Except for reroute, the commands read only the keys that locate the outbox. With
 // filterFlags select parked deliveries.
 type filterFlags struct {
 	admin.Filter
-	states           []string
+	states, metadata []string
 	olderThan, newer ageFlag
 }
 
@@ -65,6 +65,7 @@ func (f *filterFlags) addCommon(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Type, "type", "", "select deliveries of this type, or of all types with a prefix (order.*)")
 	cmd.Flags().StringVar(&f.Key, "key", "", "select deliveries of this key")
 	cmd.Flags().StringVar(&f.ID, "id", "", "select deliveries of the notification with this id")
+	cmd.Flags().StringArrayVar(&f.metadata, "metadata", nil, "select deliveries with this metadata, as `NAME=VALUE`; may be repeated, and all must hold")
 	cmd.Flags().StringVar(&f.Error, "error", "", "select deliveries whose last error contains this text, in upper or lower case")
 	cmd.Flags().Var(&f.olderThan, "older-than", "select deliveries first parked longer ago than this, such as 90m or 7d")
 	cmd.Flags().Var(&f.newer, "newer-than", "select deliveries first parked not longer ago than this")
@@ -77,7 +78,11 @@ func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 	for _, s := range f.states {
 		f.States = append(f.States, store.State(s))
 	}
-	if err := f.Validate(); err != nil {
+	var err error
+	if f.Metadata, err = admin.ParseMetadata(f.metadata); err == nil {
+		err = f.Validate()
+	}
+	if err != nil {
 		return f.Filter, command.WrongUsage(cmd, err)
 	}
 	return f.Filter, nil
@@ -86,7 +91,7 @@ func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 // isEmpty reports whether no flag selects deliveries.
 func (f *filterFlags) isEmpty() bool {
 	return f.Sink == "" && f.Type == "" && f.Key == "" && f.ID == "" && f.Error == "" &&
-		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0
+		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0 && len(f.metadata) == 0
 }
 
 func newParkedList(p *command.Invocation) *cobra.Command {

@@ -51,7 +51,8 @@ type Syntax interface {
 	// Position returns the function that finds the second of two texts in the first: its
 	// position from 1, or 0.
 	Position() string
-	// MetadataIs returns the condition that a name has a value in the metadata of a row called p.
+	// MetadataIs returns the condition that a name has a value in the metadata of a row called p. Both
+	// may be any text.
 	MetadataIs(name, value string) Expr
 	// Refs returns the content of the parentheses in ("offset", id) IN (…). There may be none,
 	// or thousands.
@@ -184,6 +185,15 @@ type Beginning struct {
 	// Holds, if set, is called in the transaction that writes the position. It returns an error
 	// if the position is no longer valid.
 	Holds func(ctx context.Context, q Querier) error
+}
+
+// MetadataPath returns the path of a name in the metadata, as MySQL and SQLite write it.
+func MetadataPath(name string) string {
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		panic(err) // texts can always be encoded
+	}
+	return `$.` + string(quoted)
 }
 
 // Condition is that the new row of an INSERT has a value; the zero value never holds.

@@ -27,6 +27,9 @@ func (r *Runner) Matches(f store.ParkedFilter) Expr {
 		}
 		where.And(`?`, AnyOf(state, f.States))
 	}
+	for _, name := range slices.Sorted(maps.Keys(f.Metadata)) {
+		where.And(`?`, r.Dialect.MetadataIs(name, f.Metadata[name]))
+	}
 	if f.Key != "" && hold(f.States) {
 		where.And(`p."key" <> '' AND p.` + keyed) // the index's own condition, which SQLite requires
 	}

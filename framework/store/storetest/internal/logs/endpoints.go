@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -77,13 +78,15 @@ func changeEndpoint(t *testing.T, o *kit.Outbox, e store.Endpoint) bool {
 // mark writes marks in a transaction, and returns what they disabled.
 func mark(t *testing.T, o *kit.Outbox, m store.EndpointMarks) (disabled []string) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // nothing holds up marks
+	defer cancel()
 	require.NoError(t, o.Repeat(func() error {
-		tx, err := o.DB.BeginTx(t.Context(), nil)
+		tx, err := o.DB.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }() // has no effect after the commit
-		if disabled, err = o.MarkEndpoints(t.Context(), tx, m); err != nil {
+		if disabled, err = o.MarkEndpoints(ctx, tx, m); err != nil {
 			return err
 		}
 		return tx.Commit()

@@ -49,6 +49,10 @@ func parkedFilters(t *testing.T, o *kit.Outbox) {
 	a, b, c, d, e := kit.Retrying(1, "k", kit.Moment), kit.Dead(2, "l"), kit.Blocked(3, "k"), kit.Scheduled(4, "", kit.Moment), kit.Dead(5, "k")
 	a.LastError, b.LastError = "dial tcp: Connection REFUSED", "100% _bad_"
 	b.Envelope.Type, c.Envelope.Type = "order.paid", "orders"
+	odd := `a "b".c\d[0] 'e' $ % ü<` // a name and a value
+	a.Envelope.Metadata = notification.Metadata{"tenant": "acme", "region": "eu", odd: odd, "b": "none"}
+	b.Envelope.Metadata = notification.Metadata{"tenant": "ACME", "region": "eu"}
+	c.Envelope.Metadata = notification.Metadata{"tenant": "acme corp", "region": "", "of": "acme"}
 	a.FirstParkedAt, b.FirstParkedAt = time.Now(), time.Now().Add(-2*time.Hour)
 	o.Park(t, a, b, c, d)
 	o.ParkFor(t, "web", e)
@@ -70,9 +74,16 @@ func parkedFilters(t *testing.T, o *kit.Outbox) {
 		"both ages":            {store.ParkedFilter{OlderThan: time.Hour, NewerThan: 3 * time.Hour}, []int64{2}},
 		"error":                {store.ParkedFilter{Error: "connection refused"}, []int64{1}},
 		"error with wildcards": {store.ParkedFilter{Error: "% _"}, []int64{2}},
+		"metadata":             {store.ParkedFilter{Metadata: map[string]string{"tenant": "acme"}}, []int64{1}},
+		"metadata in capitals": {store.ParkedFilter{Metadata: map[string]string{"tenant": "ACME"}}, []int64{2}},
+		"all of the metadata":  {store.ParkedFilter{Metadata: map[string]string{"tenant": "acme", "region": "us"}}, []int64{}},
+		"more metadata":        {store.ParkedFilter{Metadata: map[string]string{"region": "eu"}}, []int64{1, 2}},
+		"empty metadata":       {store.ParkedFilter{Metadata: map[string]string{"region": ""}}, []int64{3}},
+		"odd metadata":         {store.ParkedFilter{Metadata: map[string]string{odd: odd}}, []int64{1}},
+		"wildcards in it":      {store.ParkedFilter{Metadata: map[string]string{"*": "acme"}}, []int64{}},
 		"places": {store.ParkedFilter{Places: []store.ParkedPlace{
 			{Sink: "mail", Ref: store.RefOf(&a.Envelope)}, {Sink: "web", Ref: store.RefOf(&e.Envelope)}, {Sink: "mail", Ref: store.RefOf(&e.Envelope)}}}, []int64{1, 5}},
-		"all at once": {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateRetrying}, Error: "tcp", NewerThan: time.Hour}, []int64{1}},
+		"all at once": {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateRetrying}, Error: "tcp", NewerThan: time.Hour, Metadata: map[string]string{"tenant": "acme", "region": "eu"}}, []int64{1}},
 		"too much":    {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateDead}}, []int64{}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, check.want, find(t, o, check.filter)) })
