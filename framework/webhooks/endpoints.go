@@ -102,6 +102,9 @@ func (e *Endpoints) execer() (store.Execer, error) {
 // Types returns the application's types; nil if they are not known.
 func (e *Endpoints) Types() *registry.Registry { return e.in.Types }
 
+// Sink returns the name of the sink.
+func (e *Endpoints) Sink() string { return e.in.Name }
+
 // Config returns the settings, with defaults.
 func (e *Endpoints) Config() Config { return e.config }
 
@@ -267,6 +270,12 @@ func (e *Endpoints) List(ctx context.Context, q Query) ([]Endpoint, error) {
 		row.Tenants = []string{q.Tenant}
 	}
 	return e.list(ctx, row)
+}
+
+// InTrouble counts the endpoints of each tenant with some that [Query.Troubled] selects, by tenant, of at most limit
+// tenants.
+func (e *Endpoints) InTrouble(ctx context.Context, limit int) ([]store.EndpointCount, error) {
+	return e.store.EndpointCounts(ctx, limit)
 }
 
 func (e *Endpoints) list(ctx context.Context, q store.EndpointQuery) ([]Endpoint, error) {
