@@ -67,7 +67,7 @@ func (e *Endpoints) In(tx outbox.Tx) *Endpoints {
 	return &bound
 }
 
-// By returns the same on behalf of somebody, whose name the table of actions gets; the default is that of the
+// By returns the same on behalf of someone, whose name the table of actions gets; the default is that of the
 // sink.
 func (e *Endpoints) By(who string) *Endpoints {
 	bound := *e
@@ -295,7 +295,7 @@ func (e *Endpoints) list(ctx context.Context, q store.EndpointQuery) ([]Endpoint
 
 // Update changes the settings of an endpoint: change gets it as it is, and changes its Settings. Other
 // fields stay. An error of change is returned, and nothing is written. A condition that is changed is no
-// longer a Trouble. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if somebody else changes the
+// longer a Trouble. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if someone else changes the
 // endpoint at the same time.
 func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
 	return e.change(ctx, "update", tenant, id, func(now *Endpoint) error {
