@@ -24,7 +24,6 @@ import (
 func (o outbox) selling(with string) string {
 	return fmt.Sprintf(`
 database: %q
-forwarder: {lease: 5s}
 sinks: {customers: {kind: webhooks, with: {%s}, retry: {max_attempts: 1}}}
 routes: {"order.*": [customers]}
 `, o.address, with)

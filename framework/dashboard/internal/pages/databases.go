@@ -25,15 +25,18 @@ func (p *Pages) databases(w http.ResponseWriter, r *http.Request) {
 	p.render(w, r, "databases", answer{data: listed})
 }
 
-// navigation returns the links at the top of each page. The page of the doctor is for operators.
+// navigation returns the links at the top of each page. The page of the doctor is for operators, and that of
+// endpoints for outboxes with some.
 func (p *Pages) navigation(operator bool) (links []link) {
 	if p.List != nil {
 		links = append(links, link{"Databases", "/databases"})
 	}
+	t, _ := p.Target.Get()
 	for _, l := range navigation {
-		if operator || l.Path != "/doctor" {
-			links = append(links, l)
+		if !operator && l.Path == "/doctor" || l.Path == "/endpoints" && (t == nil || t.Endpoints == nil) {
+			continue
 		}
+		links = append(links, l)
 	}
 	return links
 }

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 // findTime limits the search of the log and of parked deliveries.
@@ -33,7 +35,7 @@ type findPage struct {
 	Late bool
 }
 
-// find goes to the page of a word: a sink, a schedule, a type, a key of a parked delivery, an id
+// find goes to the page of a word: a sink, a schedule, an endpoint, a type, a key of a parked delivery, an id
 // or a correlation. Cheap searches come first.
 func find(ctx context.Context, r *request) (any, error) {
 	page := findPage{Word: strings.TrimSpace(r.FormValue("q"))}
@@ -45,13 +47,18 @@ func find(ctx context.Context, r *request) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
-	for _, look := range []struct {
+	type search struct {
 		what string
 		find func(ctx context.Context, word string) (*goTo, error)
-	}{
+	}
+	searches := []search{
 		{"a sink", r.findSink}, {"a schedule", r.findSchedule}, {"a type in the routes, or in the last rows of the log", r.findType},
 		{"the key of a parked delivery", r.findKey}, {"the id or the correlation id of a notification, in a part of the log and among parked deliveries", r.findRelated},
-	} {
+	}
+	if r.Endpoints != nil {
+		searches = slices.Insert(searches, 2, search{"an endpoint of a customer, or its tenant", r.findEndpoint})
+	}
+	for _, look := range searches {
 		to, err := look.find(ctx, page.Word)
 		switch {
 		case ctx.Err() != nil:
@@ -81,6 +88,21 @@ func (r *request) findSchedule(ctx context.Context, word string) (*goTo, error) 
 		return nil, err
 	}
 	return &goTo{path: "/schedules"}, nil
+}
+
+func (r *request) findEndpoint(ctx context.Context, word string) (*goTo, error) {
+	_, err := r.Endpoints.Find(ctx, word)
+	if err == nil {
+		return &goTo{path: endpointPath(word)}, nil
+	}
+	if !errors.Is(err, webhooks.ErrUnknown) {
+		return nil, err
+	}
+	found, err := r.Endpoints.List(ctx, webhooks.Query{Tenant: word, Limit: 1})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &goTo{path: "/endpoints", query: []any{"tenant", word, "all", 1}}, nil
 }
 
 func (r *request) findType(ctx context.Context, word string) (*goTo, error) {

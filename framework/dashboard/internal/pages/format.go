@@ -13,7 +13,7 @@ import (
 
 // formats has the functions of the templates.
 var formats = template.FuncMap{
-	"clock": clockOf, "live": marked, "capital": capital, "number": separated, "ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "badge": func(what string) badge { return badges[what] }, "add": func(a, b int64) int64 { return a + b },
+	"clock": clockOf, "live": marked, "capital": capital, "number": separated, "ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "endpoint": endpointPath, "join": strings.Join, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "badge": func(what string) badge { return badges[what] }, "add": func(a, b int64) int64 { return a + b },
 }
 
 // sinkPath returns the path of a sink's page.

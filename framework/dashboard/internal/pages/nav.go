@@ -11,6 +11,7 @@ var navigation = []link{
 	{"Parked", "/parked"},
 	{"Log", "/log"},
 	{"Schedules", "/schedules"},
+	{"Endpoints", "/endpoints"},
 	{"Forwarders", "/forwarders"},
 	{"Types", "/types"},
 	{"Actions", "/actions"},

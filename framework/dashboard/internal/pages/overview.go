@@ -61,8 +61,8 @@ type trouble struct {
 	ID string
 	// Class is "bad" if deliveries have stopped, and "warn" for what may wait.
 	Class, Text, Fix string
-	// Sink is the affected sink; "" for the whole outbox.
-	Sink string
+	// Sink is the affected sink; "" for the whole outbox. Path is the page that shows more; "" for none.
+	Sink, Path string
 }
 
 // sinkRow is a sink in the overview.
@@ -98,6 +98,9 @@ func overview(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	page := overviewPage{Seen: seenOf(snapshot), Troubles: outboxTroubles(snapshot), Forwarders: snapshot.Sample.Forwarders}
+	if snapshot.Err == nil {
+		page.Troubles = append(page.Troubles, r.troubledEndpoints(ctx)...)
+	}
 	for _, s := range snapshot.Sample.Sinks {
 		row := r.sinkRow(snapshot, s)
 		page.Troubles = append(page.Troubles, row.troubles()...)

@@ -14,7 +14,7 @@
 //
 // The files in the order in which to read them: pages.go, nav.go, format.go, input.go, spark.go;
 // then one for each page: overview.go, sink.go, replay.go, parked.go, plan.go,
-// notification.go with payload.go (package masks hides parts of it), log.go, schedules.go, forwarders.go,
+// notification.go with payload.go (package masks hides parts of it), log.go, schedules.go, endpoints.go, forwarders.go,
 // types.go, actions.go, config.go, doctor.go, find.go, databases.go. static has the one style, the one script and the
 // icon.
 package pages
@@ -43,6 +43,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/veil"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 //go:embed templates static
@@ -96,6 +97,11 @@ func New(c Config) *Pages {
 	p.livePage("GET /schedules", "schedules", schedules)
 	p.operatorPage("GET /schedules/{name}/{act}", "confirm", askAboutSchedule)
 	p.page("POST /schedules/{name}/{act}", "confirm", actOnSchedule)
+	p.livePage("GET /endpoints", "endpoints", endpoints)
+	p.livePage("GET /endpoints/{id}", "endpoint", oneEndpoint)
+	p.page("POST /endpoints/{id}/enable", "confirm", onEndpoint("enable"))
+	p.page("POST /endpoints/{id}/disable", "confirm", onEndpoint("disable"))
+	p.page("POST /endpoints/{id}/recover", "confirm", recoverEndpoint)
 	p.livePage("GET /forwarders", "forwarders", forwarders)
 	p.page("GET /types", "types", types)
 	p.page("GET /config", "config", configuration)
@@ -320,10 +326,12 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	what := problem{http.StatusInternalServerError, err.Error()}
 	switch {
 	case errors.As(err, &what):
-	case errors.Is(err, admin.ErrFilter):
+	case errors.Is(err, admin.ErrFilter), errors.Is(err, webhooks.ErrInvalid):
 		what.status = http.StatusBadRequest
-	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownSchedule), errors.Is(err, store.ErrUnknownAction):
+	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownSchedule), errors.Is(err, store.ErrUnknownAction), errors.Is(err, webhooks.ErrUnknown):
 		what.status = http.StatusNotFound
+	case errors.Is(err, webhooks.ErrDisabled), errors.Is(err, webhooks.ErrChanged), errors.Is(err, webhooks.ErrKey):
+		what.status = http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		what = problem{http.StatusGatewayTimeout, "the database did not answer within " + pageTime.String()}
 	case !p.answers(r.Context()):

@@ -31,7 +31,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestMain(m *testing.M) {
@@ -62,6 +64,14 @@ var databases = map[string]func(t *testing.T) outbox{
 		db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 		return outbox{db, s}
 	},
+}
+
+// endpoints manages the endpoints of the outbox.
+func (o outbox) endpoints(t *testing.T) *webhooks.Endpoints {
+	t.Helper()
+	all, err := webhooks.NewEndpoints(o.store.(webhooks.Store), sinks.Instance{Name: "customers"}, webhooks.Config{})
+	require.NoError(t, err)
+	return all
 }
 
 func onEach(t *testing.T, test func(t *testing.T, o outbox)) {
@@ -145,6 +155,10 @@ func hostileTarget(t *testing.T, o outbox) *target.Target {
 		o.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ($1, 0, 1)`, short)
 		o.exec(t, `INSERT INTO outbox_schedules (name, id, spec, missed, last_tick) VALUES ($1, $1, $1, $1, '2026-01-02T03:04:05.000000Z')`, text)
 		o.exec(t, `INSERT INTO outbox_forwarders (owner, sinks, running, live_until) VALUES ($1, '["<script>alert(1)</script>"]', '{"version": "<script>alert(1)</script>", "settings": "<script>alert(1)</script>"}', '2999-01-01T00:00:00.000000Z')`, short)
+		o.exec(t, `INSERT INTO outbox_endpoints (id, tenant, url, description, types, only_if, private, rate, disabled_reason, trouble) VALUES ($1, $1, $2, $2, '["<script>alert(1)</script>"]', $2, $3, '', $2, $2)`,
+			short, text, `{"secrets": [{"secret": "whsec_x"}], "headers": {"<script>alert(1)</script>": "x"}}`)
+		o.exec(t, `INSERT INTO outbox_attempts (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration, status, failed, error, request, answer, until)
+			VALUES ($1, $1, $1, $2, $2, 1, $2, 1, '2026-01-02T03:04:05.000000Z', 1, 1, 500, true, $2, '{}', '{}', '2999-01-01T00:00:00.000000Z')`, short, text)
 		o.exec(t, `INSERT INTO outbox_actions (id, who, action, filter) VALUES ($1, $1, $1, '{"error": "<script>alert(1)</script>"}')`, text)
 	}
 	types := registry.New()
@@ -152,7 +166,7 @@ func hostileTarget(t *testing.T, o outbox) *target.Target {
 	routes, err := route.New(route.Routes{"order.*": {{Sink: "events", When: `key == "<script>alert(1)</script>"`}}}, []string{"events"}, nil)
 	require.NoError(t, err)
 	return &target.Target{
-		Store: o.store, Types: types, Routing: admin.Routing{Routes: routes},
+		Store: o.store, Types: types, Routing: admin.Routing{Routes: routes}, Endpoints: o.endpoints(t),
 		Doctor: func(_ context.Context, only ...string) (found []doctor.Finding) {
 			for _, id := range only {
 				found = append(found, doctor.Finding{ID: id, Status: doctor.Fail, Text: hostile[0], Why: hostile[1], Fix: hostile[3] + ";", Link: hostile[2]})
@@ -211,7 +225,7 @@ func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 func TestEveryPageRefusesInvalidParameters(t *testing.T) {
 	t.Parallel()
 	o := databases["postgres"](t) // it refuses more than SQLite
-	p := newPages(t, &target.Target{Store: o.store})
+	p := newPages(t, &target.Target{Store: o.store, Endpoints: o.endpoints(t)})
 	p.each(wrong, func(method, path string) {
 		status, page := p.ask(t, access.Operator, method, path, nil)
 		require.Less(t, status, 500, "%s %s: %s", method, path, page)
@@ -250,7 +264,7 @@ func TestWithADatabaseThatIsGoneEveryPageSaysSo(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		require.NoError(t, o.db.Close()) // before the first sample, which the overview would keep showing
-		p := newPages(t, &target.Target{Store: o.store, Doctor: func(context.Context, ...string) []doctor.Finding { return nil }})
+		p := newPages(t, &target.Target{Store: o.store, Endpoints: o.endpoints(t), Doctor: func(context.Context, ...string) []doctor.Finding { return nil }})
 		asked := 0
 		p.each([]string{"a"}, func(method, path string) {
 			if path == "/doctor" || strings.HasPrefix(path, "/doctor?") || path == "/find" || strings.HasSuffix(path, "/a/a") || strings.Contains(path, "/a/a?") {
@@ -346,8 +360,12 @@ func TestFindGoesToThePageOfAWord(t *testing.T) {
 		o.exec(t, `INSERT INTO outbox (id, type, key, payload, metadata) VALUES ('first', 'order.placed', 'order-1', '{}', '{"correlation_id": "chain"}')`)
 		o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
 			VALUES ('partner', 7, 1, 'second', 'order.moved', 1, 'order-2', '2026-01-02T03:04:05.000000Z', '{}', '{}', 'dead', 3)`)
-		p := newPages(t, &target.Target{Store: o.store})
+		all := o.endpoints(t)
+		made, _, err := all.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://acme.example"}})
+		require.NoError(t, err)
+		p := newPages(t, &target.Target{Store: o.store, Endpoints: all})
 		for word, want := range map[string]string{
+			made.ID: "/endpoints/" + made.ID, "acme": "/endpoints?all=1&tenant=acme",
 			"partner": "/sinks/partner", "daily": "/schedules", "order.placed": "/types?type=order.placed", "order.moved": "/types?type=order.moved",
 			"order-2": "/parked?key=order-2", "first": "/notifications/first", " second ": "/notifications/second",
 		} {

@@ -26,6 +26,8 @@ type sinkPage struct {
 	Paused *pausing
 	// Action is the action that the query names; nil if it names none.
 	Action *store.Action
+	// Endpoints says that the destinations are endpoints of customers.
+	Endpoints bool
 	// Replays says whether a replay to the sink is possible.
 	Replays bool
 }
@@ -65,6 +67,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 		sample.Paused = slices.ContainsFunc(snapshot.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
 	}
 	page := sinkPage{sinkRow: r.sinkRow(snapshot, sample), Seen: seenOf(snapshot), Replays: name != store.SinkUnrouted}
+	page.Endpoints = r.Endpoints != nil && r.Endpoints.Sink() == name
 	page.Troubles = page.troubles()
 	for i := range page.Troubles {
 		page.Troubles[i].Sink = "" // the page names it
@@ -210,9 +213,10 @@ func onSink(operation string) view {
 }
 
 func (r *request) onSink(ctx context.Context, o admin.Operation) (any, error) {
-	sink, reason := r.PathValue("name"), strings.TrimSpace(r.PostForm.Get("reason"))
-	if len([]rune(reason)) > reasonMost {
-		return nil, problem{http.StatusBadRequest, fmt.Sprintf("a reason has at most %d characters", reasonMost)}
+	sink := r.PathValue("name")
+	reason, err := r.reason()
+	if err != nil {
+		return nil, err
 	}
 	if err := r.requireSink(ctx, sink); err != nil {
 		return nil, err
@@ -230,6 +234,15 @@ func (r *request) onSink(ctx context.Context, o admin.Operation) (any, error) {
 		next.query = []any{"action", did.ID}
 	}
 	return next, nil
+}
+
+// reason returns the reason in the form; "" if there is none.
+func (r *request) reason() (string, error) {
+	reason := strings.TrimSpace(r.PostForm.Get("reason"))
+	if len([]rune(reason)) > reasonMost {
+		return "", problem{http.StatusBadRequest, fmt.Sprintf("a reason has at most %d characters", reasonMost)}
+	}
+	return reason, nil
 }
 
 // requireSink returns a 404 for a sink that has no lanes.
