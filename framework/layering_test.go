@@ -107,6 +107,7 @@ var layers = []layer{
 	{"framework/waybilltest", []string{"framework/admin", "framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/webhooks", []string{"framework/event", "framework/notification", "framework/store", "framework/settings", "framework/route", "framework/outbox", "framework/forwarder", "framework/admin", "registry", "serializer", "sinks", "sinks/*"}},
+	{"framework/webhooks/portal", []string{"framework/notification", "framework/store", "framework/settings", "framework/admin", "framework/webhooks", "registry", "serializer", "sinks"}},
 	{"framework/internal/endpoint", []string{"framework/admin", "framework/forwarder", "framework/settings", "framework/store", "framework/webhooks", "sinks"}},
 	{"framework/doctor", []string{"framework/notification", "framework/route", "framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "framework/webhooks", "framework/internal/endpoint", "sinks"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/webhooks", "framework/internal/endpoint", "framework/admin", "framework/doctor", "framework/settings", "registry"}},

@@ -39,7 +39,7 @@ func checkEndpoints(ctx context.Context, x *examination) (verdict, error) {
 	texts, fixes := seen.texts()
 	if !x.learnsOfDisabling(name) {
 		texts = append(texts, "no route takes "+webhooks.DisabledType+" to the application, so it does not learn when an endpoint is disabled")
-		fixes = append(fixes, "route "+webhooks.DisabledType+" to a sink of the application, which tells the customer")
+		fixes = append(fixes, "route "+webhooks.DisabledType+" to a sink of the application, which informs the customer")
 	}
 	text, fix := strings.Join(texts, "; "), strings.Join(fixes, "\n")
 	switch {

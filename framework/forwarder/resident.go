@@ -14,8 +14,8 @@ import (
 )
 
 // Resident is a sink that works with the outbox itself, as package webhooks does, whose endpoints
-// stand beside the log, and which publishes a notification of its own for each of them. Any other
-// sink knows nothing of databases.
+// stand beside the log, and which publishes its own notification for each of them. No other sink
+// gets a database.
 type Resident interface {
 	sinks.Sink
 

@@ -7,8 +7,8 @@ import (
 )
 
 // Endpoints stores the endpoints of customers, to which package webhooks delivers, and the
-// attempts at them. Methods with a tx write and read in the caller's transaction; nil means a
-// statement of its own.
+// attempts at them. Methods with a tx write and read in the caller's transaction, and have an effect
+// if it commits. If tx is nil, they use a separate one; except for MarkEndpoints, which needs one.
 type Endpoints interface {
 	// AddEndpoint adds an endpoint; the database sets CreatedAt, ChangedAt and Version. It fails
 	// with ErrTooManyEndpoints if its tenant has most endpoints or more already. Two transactions
@@ -35,9 +35,9 @@ type Endpoints interface {
 
 	// MarkEndpoints writes what deliveries have shown, in the transaction of a checkpoint. It
 	// raises no Version, unless it disables. In the order of the fields: it sets FailingSince to the
-	// database's clock where it is unset; unsets it; sets Trouble; and disables. It returns the IDs
+	// database's clock where it is zero; makes it zero; sets Trouble; and disables. It returns the IDs
 	// of those that it disabled, which were enabled before. Endpoints that another transaction is
-	// changing are left out: checkpoints wait for nobody, and the next attempt marks them.
+	// changing are left out: checkpoints wait for no one, and the next attempt marks them.
 	MarkEndpoints(ctx context.Context, tx *sql.Tx, m EndpointMarks) (disabled []string, err error)
 
 	// AddAttempts writes attempts. One whose ID exists already is left out.

@@ -7,7 +7,7 @@
 // (https://www.standardwebhooks.com).
 //
 // The sink makes one notification of the type [Type] for each endpoint, in the transaction in which it
-// settles the original one. So that happens exactly once. Each is a delivery of its own: with its own
+// settles the original one. So that happens exactly once. Each is a separate delivery, with its own
 // order by key, retries, breaker, dead letters and attempts. An endpoint is the destination of its
 // deliveries, so a dead one costs the others nothing.
 //

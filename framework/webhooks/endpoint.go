@@ -28,7 +28,7 @@ var (
 	ErrInvalid = errors.New("invalid endpoint")
 	// ErrUnknown: the tenant has no endpoint with this id.
 	ErrUnknown = errors.New("unknown endpoint")
-	// ErrChanged: somebody else has changed the endpoint meanwhile.
+	// ErrChanged: someone else has changed the endpoint meanwhile.
 	ErrChanged = errors.New("the endpoint was changed meanwhile")
 	// ErrDisabled: the endpoint is disabled.
 	ErrDisabled = errors.New("the endpoint is disabled")
@@ -76,7 +76,7 @@ type NewEndpoint struct {
 	// new one.
 	Secret string
 	// Asymmetric makes an ed25519 key (v1a) in place of a shared secret: the customer gets only the public
-	// key, so that nobody else can sign, and nothing of it must be kept secret.
+	// key, so that no one else can sign, and nothing of it must be kept secret.
 	Asymmetric bool
 }
 

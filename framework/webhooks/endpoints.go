@@ -67,7 +67,7 @@ func (e *Endpoints) In(tx outbox.Tx) *Endpoints {
 	return &bound
 }
 
-// By returns the same on behalf of somebody, whose name the table of actions gets; the default is that of the
+// By returns the same on behalf of someone, whose name the table of actions gets; the default is that of the
 // sink.
 func (e *Endpoints) By(who string) *Endpoints {
 	bound := *e
@@ -194,7 +194,7 @@ func (e *Endpoints) check(n *NewEndpoint) error {
 			mistakes = append(mistakes, &FieldError{"secret", err})
 		}
 	}
-	if err := n.Settings.check(&e.config, e.in.Types); err != nil {
+	if err := n.check(&e.config, e.in.Types); err != nil {
 		mistakes = append(mistakes, mistakesOf(err)...)
 	}
 	return invalid(mistakes)
@@ -210,17 +210,20 @@ func mistakesOf(err error) (mistakes []error) {
 
 // FieldErrors returns the mistakes in an error of this package, by field.
 func FieldErrors(err error) (mistakes []*FieldError) {
-	switch e := err.(type) {
-	case *FieldError:
-		return []*FieldError{e}
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
+	if several, is := err.(interface{ Unwrap() []error }); is {
+		for _, inner := range several.Unwrap() {
 			mistakes = append(mistakes, FieldErrors(inner)...)
 		}
-	case interface{ Unwrap() error }:
-		return FieldErrors(e.Unwrap())
+		return mistakes
 	}
-	return mistakes
+	var first *FieldError
+	switch {
+	case !errors.As(err, &first):
+		return nil
+	case error(first) == err:
+		return []*FieldError{first}
+	}
+	return FieldErrors(errors.Unwrap(err))
 }
 
 // Get returns an endpoint. It fails with ErrUnknown.
@@ -292,7 +295,7 @@ func (e *Endpoints) list(ctx context.Context, q store.EndpointQuery) ([]Endpoint
 
 // Update changes the settings of an endpoint: change gets it as it is, and changes its Settings. Other
 // fields stay. An error of change is returned, and nothing is written. A condition that is changed is no
-// longer a Trouble. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if somebody else changes the
+// longer a Trouble. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if someone else changes the
 // endpoint at the same time.
 func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
 	return e.change(ctx, "update", tenant, id, func(now *Endpoint) error {
@@ -304,7 +307,7 @@ func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*
 		if len(set.Types) == 0 {
 			set.Types = []string{"*"}
 		}
-		if err := set.Settings.check(&e.config, e.in.Types); err != nil {
+		if err := set.check(&e.config, e.in.Types); err != nil {
 			return err
 		}
 		now.Settings, now.private.Headers, now.Trouble = set.Settings, set.Headers, ""

@@ -177,11 +177,11 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		made, _, err := e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "globex", Settings: webhooks.Settings{URL: url}})
 		require.NoError(t, err)
 
-		// So are wrong changes, and those of somebody who read an older version.
+		// So are wrong changes, and those of someone who read an older version.
 		_, err = e.Update(t.Context(), "globex", made.ID, func(e *webhooks.Endpoint) error { e.URL = "ftp://x"; return nil })
 		require.ErrorIs(t, err, webhooks.ErrInvalid)
 		_, err = e.Update(t.Context(), "globex", made.ID, func(*webhooks.Endpoint) error {
-			_, _, err := e.Rotate(t.Context(), "globex", made.ID) // by somebody else
+			_, _, err := e.Rotate(t.Context(), "globex", made.ID) // by someone else
 			return err
 		})
 		require.ErrorIs(t, err, webhooks.ErrChanged)

@@ -242,7 +242,7 @@ func TestAPayloadThatIsNotJSONIsBase64(t *testing.T) {
 	})
 }
 
-// What somebody changes in a long transaction does not hold up the deliveries of the endpoint.
+// What someone changes in a long transaction does not hold up the deliveries of the endpoint.
 func TestATransactionThatHoldsAnEndpointHoldsUpNoDelivery(t *testing.T) {
 	onEachStore(t, local, func(t *testing.T, s *shop) {
 		if _, err := s.db.ExecContext(t.Context(), "SELECT pg_backend_pid()"); err != nil {

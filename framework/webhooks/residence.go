@@ -33,7 +33,7 @@ type residence struct {
 
 	mu      sync.Mutex
 	known   map[string]*known
-	next    *load // the next query; nil: nobody waits for one
+	next    *load // the next query; nil: no delivery waits for one
 	loading bool
 }
 
@@ -89,7 +89,7 @@ func (r *residence) endpoint(ctx context.Context, id string) (*known, error) {
 	return r.known[id], nil
 }
 
-// load makes queries until nobody waits for one.
+// load makes queries until no delivery waits for one.
 func (r *residence) load() {
 	for {
 		r.mu.Lock()

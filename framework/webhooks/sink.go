@@ -162,7 +162,7 @@ func (s *Sink) residenceOf(d *notification.Delivery) *residence {
 	return s.residences[""]
 }
 
-// Destination returns the endpoint of a delivery, so that each has a breaker of its own.
+// Destination returns the endpoint of a delivery, so that each has its own breaker.
 func (s *Sink) Destination(d *notification.Delivery) string {
 	if d.Type != Type {
 		return ""

@@ -29,7 +29,7 @@ type signing struct {
 }
 
 // sealed begins the text of an encrypted value. The digest of the key follows, and after a colon the
-// base64 of nonce and ciphertext.
+// base64 of nonce and encrypted text.
 const sealed = "aes256gcm:"
 
 // keyLength is that of AES-256, in bytes.

@@ -444,7 +444,7 @@ command asks first; scripts use --yes.`,
 		a.Operation, _ = endpoint.Named(cmd.Use)
 		cmd.Example = "  waybill endpoints " + cmd.Use + " 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c"
 		cmd.Use, cmd.Long, cmd.Args, cmd.RunE = cmd.Use+" ID", cmd.Long+"\n\n"+needsWebhooks, oneEndpoint, a.run
-		a.desk.Add(cmd)
+		a.Add(cmd)
 		if a.Name == "delete" {
 			cmd.Flags().BoolVar(&a.yes, "yes", false, "do not ask for confirmation")
 		}

@@ -71,7 +71,7 @@ func attemptsWritten(t *testing.T, o *kit.Outbox) {
 	found := attemptsOf(t, o, store.AttemptQuery{Tenant: odd})
 	require.Len(t, found, 2)
 	require.Equal(t, want, found[1], "a repeat changes nothing")
-	require.Equal(t, 1, found[0].At.Year(), "an unset time stops nobody")
+	require.Equal(t, 1, found[0].At.Year(), "an unset time stops no one")
 }
 
 func attemptsSelected(t *testing.T, o *kit.Outbox) {
