@@ -99,11 +99,14 @@ func TestOperatorsManageTheEndpointsOfCustomers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
-		shop := newCustomer(t)
+		shop, operator := newCustomer(t), o.address
+		if strings.HasPrefix(o.address, "postgres") {
+			operator = o.role(t, "operator")
+		}
 		file := writeFile(t, o.selling(near))
 		command := func(code int, args ...string) result {
 			t.Helper()
-			r := waybill(t, append(append([]string{"endpoints"}, args...), "-c", file)...)
+			r := waybill(t, append(append([]string{"endpoints"}, args...), "-c", file, "--database", operator)...)
 			require.Equal(t, code, r.code, r.stdout+r.stderr)
 			return r
 		}
