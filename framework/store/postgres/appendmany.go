@@ -17,8 +17,9 @@ func (s *Store) InsertMany(rows []any) (query string, args []any) {
 	if s.binary {
 		payload = [2]string{`bytea`, `bytea`}
 	}
-	query = `INSERT INTO ` + s.names.Log() + ` (` + appended + `) SELECT id, type, version, key, occurred_on, deliver_at, metadata::jsonb, payload::` + payload[1] + `
-		FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::` + payload[0] + `[])
+	query = `INSERT INTO ` + s.names.Log() + ` (` + appended + `) SELECT id, type, version, key,
+		nullif(occurred_on, '')::timestamptz, nullif(deliver_at, '')::timestamptz, metadata::jsonb, payload::` + payload[1] + `
+		FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::` + payload[0] + `[])
 		WITH ORDINALITY AS r (` + appended + `, place) ORDER BY place`
 	const columns = 8
 	args = make([]any, columns)
@@ -44,8 +45,8 @@ var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 // PostgreSQL.
 func writeElement(b *strings.Builder, value any) {
 	switch v := value.(type) {
-	case nil:
-		b.WriteString(`NULL`)
+	case nil: // NULL would depend on the setting array_nulls
+		b.WriteString(`""`)
 	case int:
 		b.WriteString(strconv.Itoa(v))
 	case time.Time:
