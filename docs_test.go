@@ -27,8 +27,8 @@ func pages(t *testing.T) []string {
 	return all
 }
 
-// compiled is a block of a page with the name of its source file.
-var compiled = regexp.MustCompile("(?s)<!-- (\\S+\\.go) -->\n+```go\n(.*?)\n```")
+// compiled is a block of a page with the name of its source file, which may also be a file of a guide.
+var compiled = regexp.MustCompile("(?s)<!-- (\\S+\\.(?:go|js|py)) -->\n+(?:<!-- file: \\S+ -->\n)?```(?:go|js|python)\n(.*?)\n```")
 
 func TestCodeInTheDocumentationIsInItsSourceFile(t *testing.T) {
 	t.Parallel()

@@ -188,15 +188,15 @@ type exampleCustomer struct {
 }
 
 func (c *exampleCustomer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	verified, err := webhook.Receiver{Secrets: []string{c.secret}}.Verify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body struct {
-			Data json.RawMessage `json:"data"`
-		}
+	accept := func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Data json.RawMessage }
 		check(json.NewDecoder(r.Body).Decode(&body))
 		fmt.Println(string(body.Data))
 		c.done()
 		w.WriteHeader(http.StatusNoContent)
-	}))
+	}
+	secrets := []string{c.secret}
+	verified, err := webhook.Receiver{Secrets: secrets}.Verify(http.HandlerFunc(accept))
 	check(err)
 	verified.ServeHTTP(w, r)
 }

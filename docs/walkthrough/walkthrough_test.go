@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,14 @@ import (
 func TestGettingStarted(t *testing.T) {
 	t.Parallel()
 	newShell(t, "DATABASE_URL="+postgrestest.DSN(t)).follow("getting-started.md")
+}
+
+func TestWebhooksForYourCustomers(t *testing.T) {
+	t.Parallel()
+	if err := exec.CommandContext(t.Context(), "python3", "-c", "import ensurepip, venv").Run(); err != nil {
+		t.Skip("needs python3 with venv")
+	}
+	newShell(t, "DATABASE_URL="+postgrestest.DSN(t), "PYTHONUNBUFFERED=1").follow("webhooks.md")
 }
 
 func TestGoingToProduction(t *testing.T) {

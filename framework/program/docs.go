@@ -145,6 +145,7 @@ var sinkPages = map[string]string{
 	"function":  "handlers.md",
 	"go":        "own-program.md",
 	"http":      "sinks-http.md",
+	"webhooks":  "webhooks.md",
 	"jsonlines": "sinks-jsonlines.md",
 	"kafka":     "sinks-kafka.md",
 	"process":   "process-protocol.md",

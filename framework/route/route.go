@@ -179,8 +179,8 @@ func (t *Table) Unrouted() notification.TypeFilter {
 	return f
 }
 
-// filter combines the wanted patterns. Its Except is set if "*" is one of them. It adds the other names of the types they match, since
-// stores do not know aliases.
+// filter combines the wanted patterns. Its Except is set if "*" is one of them. It adds the other names
+// of the types they match, since stores do not know aliases.
 func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
 	var f notification.TypeFilter
 	var all, reserved bool

@@ -50,10 +50,11 @@ type Leases interface {
 	// decides. Without sinks it goes on with what is wanted. true means that nothing is wanted any
 	// more. SinkUnrouted stays wanted until it is known what every other sink takes.
 	//
-	// SinkUnrouted takes the types that no sink takes. The change loses and repeats nothing: rows
-	// that no sink reads any more, and that SinkUnrouted has passed, are parked under it; rows that
-	// it has parked and that a sink now reads are not parked any more; and its scheduled deliveries
-	// of a type that a sink takes go to that sink. If the log is a source, only the types change.
+	// SinkUnrouted takes the types that no sink takes; none beside a sink that takes all but the
+	// reserved ones. The change loses and repeats nothing: rows that no sink reads any more, and that
+	// SinkUnrouted has passed, are parked under it; rows that it has parked and that a sink now reads
+	// are not parked any more; and its scheduled deliveries of a type that a sink takes go to that
+	// sink. If the log is a source, only the types change.
 	Route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error)
 
 	// Release ends a lease at once. Releasing a lost lease is not an error.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
 func TestFiguresAreFormattedForPeople(t *testing.T) {
@@ -25,4 +27,15 @@ func TestFiguresAreFormattedForPeople(t *testing.T) {
 	require.Equal(t, "1,235/s", rate(1234.6))
 	require.Equal(t, "/sinks/a%2Fb%3F", sinkPath("a/b?"))
 	require.Equal(t, "שלו…", cut("שלום", 3))
+}
+
+func TestASinksScheduleOfRetriesIsShown(t *testing.T) {
+	t.Parallel()
+	for want, retry := range map[string]forwarder.Retry{
+		"after 5s, 5m, 2h":              {Pauses: []time.Duration{5 * time.Second, 5 * time.Minute, 2 * time.Hour}},
+		"1s to 15m, at most 3 attempts": {MaxAttempts: 3},
+		"1s to 15m, for at most 24h":    {},
+	} {
+		require.Contains(t, settingsOf(forwarder.Sink{Retry: retry}.WithDefaults()), setting{"retry", want})
+	}
 }
