@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
-// requestTime limits how long a request may take, besides a test.
+// requestTime limits how long a request may take, beside the time that a test has for its answer.
 const requestTime = 10 * time.Second
 
 // handler returns the answer to a request: a page, a goTo, a reply, or a value that is written as JSON.
