@@ -57,6 +57,9 @@ func About(m notification.Metadata) string {
 	return text
 }
 
+// EndpointOf returns the id of the endpoint that such a notification is for.
+func EndpointOf(m notification.Metadata) string { return m.Get(metadataEndpoint) }
+
 // expand publishes one notification for each endpoint of the originals' tenants that matches, in the
 // transaction that settles the originals. It makes one query, whatever the number of tenants, and no statement
 // for a tenant without endpoints.

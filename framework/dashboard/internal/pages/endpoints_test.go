@@ -83,7 +83,10 @@ func TestEndpointsInTroubleAreListedAndActedOn(t *testing.T) {
 		require.True(t, now.Enabled())
 
 		o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
-			VALUES ('customers', 7, 1, 'n', '_webhooks', 1, '', '2026-01-02T03:04:05.000000Z', $1, '{}', 'dead', 3)`, `{"endpoint": "`+acme.ID+`", "tenant": "acme"}`)
+			VALUES ('customers', 7, 1, 'n', '_webhooks', 1, '', '2026-01-02T03:04:05.000000Z', $1, '{}', 'dead', 3)`, `{"endpoint": "`+acme.ID+`", "tenant": "acme", "webhook-type": "order.placed"}`)
+		page = see("/notifications/n")
+		require.Contains(t, page, "the delivery of order.placed to the endpoint "+acme.ID+" of tenant acme")
+		require.Contains(t, page, `href="/endpoints/`+acme.ID+`"`)
 		question = act("recover", url.Values{"age": {"365d"}}, http.StatusOK)
 		require.Contains(t, question, " or later: 1. These deliveries")
 		path := regexp.MustCompile(`action="(/endpoints/[^"]*\?since=[^"]*)"`).FindStringSubmatch(question)

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
 // searchedRows is how many offsets of the log one page searches for a row whose offset is not known.
@@ -20,6 +21,9 @@ type notificationPage struct {
 	Answer   admin.Answer
 	Envelope *notification.Envelope // nil if at most receipts are left
 	Sinks    []sinkVerdict
+	// About says what it is if it is the delivery to an endpoint of a customer, whose path is Endpoint; "" if the pages
+	// do not show endpoints.
+	About, Endpoint string
 	// Correlation is the correlation id of its chain.
 	Correlation string
 	// Chain is nil unless the user asked for it.
@@ -116,6 +120,12 @@ func (p *Pages) notification(ctx context.Context, r *request) (page notification
 		shown := *e
 		shown.Payload, shown.Metadata = nil, p.Masks.Metadata(r.Routing.Names(e.Type), e.Metadata)
 		page.Envelope = &shown
+		if e.Type == webhooks.Type {
+			page.About = webhooks.About(shown.Metadata)
+			if id := webhooks.EndpointOf(e.Metadata); r.Endpoints != nil && id != "" {
+				page.Endpoint = endpointPath(id)
+			}
+		}
 		if id := e.Metadata.Get(notification.MetadataCorrelationID); id != "" {
 			page.Correlation = id
 		}
