@@ -118,7 +118,7 @@ test-guides: ## Run the commands of the guides in the documentation, each in an 
 test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
 	bash .ci/test-languages
 
-test-dashboard: ## Run the tests of the dashboard in a real browser (needs Chromium)
+test-dashboard: ## Run the tests of the dashboard and of the portal in a real browser (needs Chromium)
 	cd framework/dashboard/browsertest && $(IN_MEMORY) go test -timeout 15m ./...
 
 screenshots: ## Generate the pictures of the dashboard (needs Chromium) and of the demo

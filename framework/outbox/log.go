@@ -40,6 +40,16 @@ type prepared interface {
 	Prepared() *sql.Stmt
 }
 
+// plentiful is a Log with a cheaper INSERT of many rows than that of InsertInto.
+type plentiful interface {
+	// InsertMany returns the INSERT of rows, in their order, from the parameters of one row after the
+	// other.
+	InsertMany(rows []any) (query string, args []any)
+}
+
+// leastMany is from how many rows on InsertMany is used.
+const leastMany = 16
+
 // columns is the number of parameters of a row; see Log.InsertInto.
 const columns = 8
 

@@ -80,6 +80,10 @@ func (a *schemaAdapter) InsertQuery(string, message.Messages) (watermillsql.Quer
 		}
 		args = append(args, e.ID, e.Type, e.Version, e.Key, a.log.BindTime(e.OccurredOn), a.log.BindTime(e.DeliverAt), metadata, a.log.BindPayload(e.Payload))
 	}
+	if l, can := a.log.(plentiful); can && len(a.envelopes) >= leastMany {
+		query, args := l.InsertMany(args)
+		return watermillsql.Query{Query: query, Args: args}, nil
+	}
 	return watermillsql.Query{Query: a.sql.rows(len(a.envelopes)), Args: args}, nil
 }
 

@@ -99,11 +99,14 @@ func TestOperatorsManageTheEndpointsOfCustomers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
-		shop := newCustomer(t)
+		shop, operator := newCustomer(t), o.address
+		if strings.HasPrefix(o.address, "postgres") {
+			operator = o.role(t, "operator")
+		}
 		file := writeFile(t, o.selling(near))
 		command := func(code int, args ...string) result {
 			t.Helper()
-			r := waybill(t, append(append([]string{"endpoints"}, args...), "-c", file)...)
+			r := waybill(t, append(append([]string{"endpoints"}, args...), "-c", file, "--database", operator)...)
 			require.Equal(t, code, r.code, r.stdout+r.stderr)
 			return r
 		}
@@ -259,4 +262,52 @@ func TestCommandsOfEndpointsSayWhatIsWrong(t *testing.T) {
 	require.Contains(t, r.stdout, "whsec_bmV2ZXIgdG8gYmUgdXNlZCBpbiBhIHRlc3Qh")
 	r = waybill(t, "actions", "--database", o.address)
 	require.Equal(t, 1, strings.Count(r.stdout, "endpoint\":"), "what was refused is no action: %s", r.stdout)
+}
+
+func TestEachOfSeveralDatabasesHasItsEndpoints(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := writeFile(t, fmt.Sprintf(`
+databases: {eu: "sqlite:%[1]s/eu.db", us: "sqlite:%[1]s/us.db"}
+sinks: {customers: {kind: webhooks, with: {%s}}}
+routes: {"order.*": [customers]}
+`, folder, near))
+	r := waybill(t, "migrate", "-c", file, "--in", "*")
+	require.Zero(t, r.code, r.stderr)
+	r = waybill(t, "endpoints", "add", "--tenant", "acme", "--url", "https://acme.example", "-c", file)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "choose one with --in: eu, us")
+	r = waybill(t, "endpoints", "add", "--tenant", "acme", "--url", "https://acme.example", "-c", file, "--in", "us", "--json")
+	require.Zero(t, r.code, r.stderr)
+	var made endpoint.View
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &made))
+	r = waybill(t, "endpoints", "list", "-c", file)
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `(?s)database eu\n\nno endpoint matches\n.*database us\n.*`+made.ID, r.stdout)
+	r = waybill(t, "endpoints", "show", made.ID, "-c", file, "--in", "eu")
+	require.Equal(t, exitFailed, r.code)
+
+	address := observed(t, file)
+	f := startForward(t, "-c", file)
+	awaitPage(t, address, "/in/us/api/v1/endpoints", http.StatusOK, made.ID)
+	awaitPage(t, address, "/in/us/endpoints?all=1", http.StatusOK, made.ID)
+	awaitPage(t, address, "/in/eu/api/v1/endpoints", http.StatusOK, `"endpoints": []`)
+	require.Zero(t, f.end(t).code)
+}
+
+func TestForwardServesTheEndpointsOfItsOutbox(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		file := writeFile(t, o.selling(near))
+		r := waybill(t, "endpoints", "add", "--tenant", "acme", "--url", "https://acme.example", "-c", file)
+		require.Zero(t, r.code, r.stderr)
+		address := observed(t, file)
+		f := startForward(t, "-c", file)
+		awaitPage(t, address, "/api/v1/endpoints", http.StatusOK, "https://acme.example")
+		require.Zero(t, f.end(t).code)
+		r = waybill(t, "doctor", "--only", "endpoints", "-c", file)
+		require.Zero(t, r.code, r.stderr)
+		require.Contains(t, r.stdout, "of 1 endpoint, 0 fail now; no route takes webhooks.endpoint.disabled")
+	})
 }

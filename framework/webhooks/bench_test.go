@@ -55,9 +55,12 @@ func benchmarkExpand(b *testing.B, attempts webhooks.Attempts, endpoints int) {
 			})
 		}
 	}
+	tx, err := db.BeginTx(b.Context(), nil)
+	require.NoError(b, err)
 	for _, row := range rows {
-		require.NoError(b, s.AddEndpoint(b.Context(), nil, row, webhooks.MaxEndpoints))
+		require.NoError(b, s.AddEndpoint(b.Context(), tx, row, webhooks.MaxEndpoints))
 	}
+	require.NoError(b, tx.Commit())
 	publisher, err := outbox.New(registry.New(), s, outbox.Config{Announcer: outbox.Silent})
 	require.NoError(b, err)
 	each := max(endpoints, 1)

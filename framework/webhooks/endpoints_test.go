@@ -81,6 +81,51 @@ func ids(all []webhooks.Endpoint) (ids []string) {
 	return ids
 }
 
+func TestAKeyMakesOneEndpointOfATenant(t *testing.T) {
+	onEachStore(t, webhooks.Config{}, func(t *testing.T, s *shop) {
+		n := webhooks.NewEndpoint{Tenant: "acme", Key: "setup", Settings: webhooks.Settings{URL: "https://acme.example/", Headers: map[string]string{"X-Token": "abc"}}}
+		type made struct {
+			webhooks.Endpoint
+			secret string
+			err    error
+		}
+		all := make(chan made, 8)
+		for range cap(all) {
+			go func() {
+				e, secret, err := s.endpoints.Create(t.Context(), n)
+				all <- made{e, secret, err}
+			}()
+		}
+		first := <-all
+		require.NoError(t, first.err)
+		for range cap(all) - 1 {
+			again := <-all
+			require.NoError(t, again.err)
+			require.Equal(t, first.ID, again.ID)
+			require.Equal(t, first.secret, again.secret)
+		}
+		listed, err := s.endpoints.List(t.Context(), webhooks.Query{})
+		require.NoError(t, err)
+		require.Len(t, listed, 1)
+
+		other := n
+		other.URL = "https://acme.example/other"
+		_, _, err = s.endpoints.Create(t.Context(), other)
+		require.ErrorIs(t, err, webhooks.ErrKeyUsed)
+		other = n
+		other.Tenant = "globex"
+		e, _, err := s.endpoints.Create(t.Context(), other)
+		require.NoError(t, err)
+		require.NotEqual(t, first.ID, e.ID)
+		_, err = s.endpoints.Disable(t.Context(), "acme", first.ID, "")
+		require.NoError(t, err)
+		e, secret, err := s.endpoints.Create(t.Context(), n)
+		require.NoError(t, err)
+		require.False(t, e.Enabled(), "as it is now")
+		require.Equal(t, first.secret, secret)
+	})
+}
+
 func TestATenantReachesNoEndpointOfAnother(t *testing.T) {
 	onEachStore(t, webhooks.Config{}, func(t *testing.T, s *shop) {
 		ctx, e := t.Context(), s.endpoints

@@ -57,6 +57,7 @@ func (e *Endpoints) SendTest(ctx context.Context, tenant, id string) (Answer, er
 	err = e.record(ctx, "test", tenant, id, func() error {
 		var sent httpsink.Exchange
 		sent, _, answer.Err = client.Post(ctx, httpsink.Post{URL: now.URL, Header: now.Headers, ID: "test_" + notification.NewID(), Body: body, Keys: keys, At: at})
+		answer.Err = judged(sent, answer.Err)
 		answer.Duration, answer.Status = sent.Duration, sent.Status
 		answer.Request, answer.Answer = exchanges(sent, body, &now)
 		return nil

@@ -3,6 +3,8 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +22,8 @@ const Freshness = time.Second
 const (
 	// loadTime bounds the time for reading endpoints.
 	loadTime = 10 * time.Second
+	// maxExpected is how many endpoints a query reads besides those that are waited for.
+	maxExpected = 2000
 	// maxKnown is how many endpoints are remembered at least; beyond that, old ones are forgotten.
 	maxKnown = 20_000
 )
@@ -32,9 +36,10 @@ type residence struct {
 	memory    memory
 
 	mu      sync.Mutex
-	known   map[string]*known
-	next    *load // the next query; nil: no delivery waits for one
-	loading bool
+	known    map[string]*known
+	expected map[string]bool // endpoints of which deliveries have been read
+	next     *load           // the next query; nil: no delivery waits for one
+	loading  bool
 }
 
 // load is a query for endpoints.
@@ -89,6 +94,15 @@ func (r *residence) endpoint(ctx context.Context, id string) (*known, error) {
 	return r.known[id], nil
 }
 
+// expect notes that an endpoint will be needed soon, so that the next query reads it, too.
+func (r *residence) expect(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.known[id]; (k == nil || time.Since(k.readAt) > Freshness/2) && len(r.expected) < maxExpected {
+		r.expected[id] = true
+	}
+}
+
 // load makes queries until no delivery waits for one.
 func (r *residence) load() {
 	for {
@@ -99,6 +113,8 @@ func (r *residence) load() {
 			r.mu.Unlock()
 			return
 		}
+		l.ids = slices.AppendSeq(l.ids, maps.Keys(r.expected))
+		clear(r.expected)
 		r.mu.Unlock()
 		r.read(l)
 		close(l.done)

@@ -146,7 +146,7 @@ func (s *Sink) Reside(database string, of forwarder.Store) (forwarder.Hooks, err
 		if err != nil {
 			return forwarder.Hooks{}, err
 		}
-		r = &residence{store: usable, publisher: publisher, vault: s.vault, known: make(map[string]*known)}
+		r = &residence{store: usable, publisher: publisher, vault: s.vault, known: make(map[string]*known), expected: make(map[string]bool)}
 		s.residences[database] = r
 	}
 	return forwarder.Hooks{Delivered: s.delivered(r), Parked: s.failed(r), Dead: s.failed(r)}, nil
@@ -162,12 +162,17 @@ func (s *Sink) residenceOf(d *notification.Delivery) *residence {
 	return s.residences[""]
 }
 
-// Destination returns the endpoint of a delivery, so that each has its own breaker.
+// Destination returns the endpoint of a delivery, so that each has its own breaker. It is called for all deliveries
+// of a page, whose endpoints are then read together.
 func (s *Sink) Destination(d *notification.Delivery) string {
 	if d.Type != Type {
 		return ""
 	}
-	return d.Metadata.Get(metadataEndpoint)
+	id := d.Metadata.Get(metadataEndpoint)
+	if r := s.residenceOf(d); r != nil {
+		r.expect(id)
+	}
+	return id
 }
 
 // Deliver makes one attempt at an endpoint. An original needs none: it is settled, and with it the

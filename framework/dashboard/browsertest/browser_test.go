@@ -145,7 +145,7 @@ func (b *tab) shoot(name string) {
 	for _, shot := range []struct {
 		suffix, scheme string
 		width, height  int64
-	}{{"light", "light", 1280, 800}, {"dark", "dark", 1280, 800}, {"phone", "light", 390, 800}} {
+	}{{"light", "light", 1280, 800}, {"dark", "dark", 1280, 800}, {"phone", "light", 375, 800}, {"phone-dark", "dark", 375, 800}} {
 		var picture []byte
 		b.do(
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: shot.scheme}}),

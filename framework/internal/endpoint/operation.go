@@ -44,7 +44,7 @@ type Outcome struct {
 // [webhooks.Endpoints.PlanRecovery].
 var Recover = admin.Operation{
 	Name: "recover", Done: "recovered",
-	About: "What has failed at this endpoint for good since then is tried again at once, with all its attempts, in the order of its keys.",
+	About: "These deliveries are tried again at once, with all their attempts, in the order of their keys.",
 }
 
 // Operations are the others.

@@ -296,9 +296,9 @@ func recoverDead(ctx context.Context, r *request) (any, error) {
 		return nil, problemOf(http.StatusBadRequest, "since is missing, or in the future: name a time that is over")
 	}
 	n, err := r.endpoints.Recover(ctx, r.tenant, r.id, body.Since)
-	said := done{"Delivered again", fmt.Sprintf("%d deliveries that had failed since %s are delivered again, in a moment.", n, at(body.Since)), r.id}
+	said := done{"Delivered again", fmt.Sprintf("What had failed since %s is delivered again, in a moment. Deliveries: %d.", at(body.Since), n), r.id}
 	if n == 0 {
-		said.Text = "No delivery has failed for good since " + at(body.Since) + "."
+		said.Heading, said.Text = "Nothing to deliver again", "No delivery has failed for good since " + at(body.Since) + "."
 	}
 	return r.either(page{name: "done", data: said}, map[string]int64{"recovered": n}), err
 }

@@ -99,7 +99,7 @@ func (f *form) refused(err error, now *webhooks.Endpoint) (any, error) {
 	switch {
 	case errors.Is(err, webhooks.ErrChanged) && now != nil:
 		f.Version = now.Version
-		f.Notice = "Somebody else has changed this endpoint meanwhile. If you save, your settings replace theirs."
+		f.Notice = "Someone else has changed this endpoint meanwhile. If you save, your settings replace theirs."
 		return page{name: "form", status: http.StatusConflict, data: f}, nil
 	case errors.Is(err, webhooks.ErrInvalid):
 		f.Mistakes = mistakesIn(err)

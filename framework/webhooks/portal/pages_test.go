@@ -49,7 +49,7 @@ func TestACustomerManagesAnEndpointOnPages(t *testing.T) {
 	require.Equal(t, http.StatusOK, made.status, made.text)
 	first := secret(t, made.text)
 	require.True(t, strings.HasPrefix(first, "whsec_"))
-	require.Contains(t, made.text, "pip install standardwebhooks")
+	require.Contains(t, made.text, "pip install")
 	require.Equal(t, first, secret(t, s.post("/new", form).text), "a form that is sent twice makes one endpoint")
 	all, err := s.endpoints.List(t.Context(), webhooks.Query{Tenant: "acme"})
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestACustomerManagesAnEndpointOnPages(t *testing.T) {
 
 	old := s.post(at+"/edit", form)
 	require.Equal(t, http.StatusConflict, old.status)
-	require.Contains(t, old.text, "Somebody else has changed this endpoint meanwhile")
+	require.Contains(t, old.text, "Someone else has changed this endpoint meanwhile")
 	form.Set("version", hidden(t, old.text, "version"))
 	require.Equal(t, http.StatusSeeOther, s.post(at+"/edit", form).status)
 

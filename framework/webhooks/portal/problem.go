@@ -41,14 +41,14 @@ func problemOf(status int, format string, args ...any) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// known has what customers are told about errors that they can do something about.
+// known has the answers to errors that customers can do something about.
 var known = []struct {
 	err    error
 	status int
 	text   string
 }{
 	{webhooks.ErrUnknown, http.StatusNotFound, "there is no such endpoint or attempt"},
-	{webhooks.ErrChanged, http.StatusConflict, "somebody else has changed the endpoint meanwhile: read it again, and repeat the change"},
+	{webhooks.ErrChanged, http.StatusConflict, "someone else has changed the endpoint meanwhile: read it again, and repeat the change"},
 	{webhooks.ErrKeyUsed, http.StatusUnprocessableEntity, "this key was used for a different endpoint: use a new one"},
 	{webhooks.ErrDisabled, http.StatusConflict, "the endpoint is disabled: enable it first"},
 	{webhooks.ErrTooMany, http.StatusConflict, "you have as many endpoints as you may have: delete one"},
@@ -56,7 +56,7 @@ var known = []struct {
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "this took too long: try again in a moment"},
 }
 
-// problem returns what a customer is told about an error. Others than the known ones are only in the log: they may
+// problem returns the problem that answers an error. Others than the known ones are only in the log: they may
 // name tables and addresses.
 func (p *portal) problem(r *http.Request, err error) *problem {
 	if what, ok := errors.AsType[*problem](err); ok {

@@ -117,7 +117,7 @@ func newSite(t *testing.T, change ...func(*portal.Config, *webhooks.Config)) *si
 	s.url = server.URL + c.Prefix
 	a := s.ask("acme", http.MethodGet, "/api/openapi.json", "")
 	if a.status != http.StatusOK {
-		return s // nobody is let in
+		return s // no one is let in
 	}
 	document, err := openapi3.NewLoader().LoadFromData([]byte(a.text))
 	require.NoError(t, err)

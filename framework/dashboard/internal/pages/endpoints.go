@@ -24,10 +24,27 @@ type endpointsPage struct {
 	Tenant string
 	// All says that the list has endpoints that are not in trouble, too.
 	All     bool
-	Tenants []store.EndpointCount
+	Tenants []tenantRow
 	Rows    []endpointRow
 	// Next is the query of the next page; "" on the last one.
 	Next string
+}
+
+// tenantRow is a tenant with endpoints in trouble.
+type tenantRow struct{ store.EndpointCount }
+
+// Words says how many of its endpoints are in which trouble.
+func (r tenantRow) Words() string {
+	var words []string
+	for _, of := range []struct {
+		n    int
+		word string
+	}{{r.Failing, "failing"}, {r.Disabled, "disabled"}, {r.Troubled, "in trouble"}} {
+		if of.n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", of.n, of.word))
+		}
+	}
+	return strings.Join(words, ", ") + fmt.Sprintf(" of %d", r.All)
 }
 
 // endpointRow is an endpoint.
@@ -81,8 +98,12 @@ func endpoints(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	page := endpointsPage{Tenant: r.Form.Get("tenant"), All: r.Form.Get("all") != ""}
-	if page.Tenants, err = all.InTrouble(ctx, shownTenants); err != nil {
+	counts, err := all.InTrouble(ctx, shownTenants)
+	if err != nil {
 		return nil, err
+	}
+	for _, c := range counts {
+		page.Tenants = append(page.Tenants, tenantRow{c})
 	}
 	q := webhooks.Query{Tenant: page.Tenant, Troubled: !page.All, Limit: pageRows + 1}
 	if after := r.Form.Get("after"); after != "" {
@@ -191,7 +212,7 @@ func recoverEndpoint(ctx context.Context, r *request) (any, error) {
 	}
 	question := confirm(endpoint.Recover, e.URL, endpointPath(id), endpointPath(id))
 	question.Path += "?since=" + url.QueryEscape(since.Format(time.RFC3339))
-	question.What = fmt.Sprintf("%s of them since %s. %s", count(p.Total()), at(since), question.What)
+	question.What = fmt.Sprintf("Dead since %s or later: %s. %s", at(since), count(p.Total()), question.What)
 	question.Reason = reason
 	return question, nil
 }

@@ -45,7 +45,7 @@ func TestEndpointsInTroubleAreListedAndActedOn(t *testing.T) {
 
 		o.exec(t, `UPDATE outbox_endpoints SET failing_since = '2026-01-02T03:04:05.000000Z', trouble = 'when: 4713 is no text' WHERE id = $1`, acme.ID)
 		page := see("/endpoints")
-		require.Contains(t, page, "1 failing, 1 in trouble, of 1")
+		require.Contains(t, page, "1 failing, 1 in trouble of 1")
 		require.Contains(t, page, "https://acme.example/hook/4711")
 		require.NotContains(t, page, "well.example")
 		require.Contains(t, see("/endpoints?all=1"), "well.example")
@@ -85,7 +85,7 @@ func TestEndpointsInTroubleAreListedAndActedOn(t *testing.T) {
 		o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
 			VALUES ('customers', 7, 1, 'n', '_webhooks', 1, '', '2026-01-02T03:04:05.000000Z', $1, '{}', 'dead', 3)`, `{"endpoint": "`+acme.ID+`", "tenant": "acme"}`)
 		question = act("recover", url.Values{"age": {"365d"}}, http.StatusOK)
-		require.Contains(t, question, "1 of them since ")
+		require.Contains(t, question, " or later: 1. These deliveries")
 		path := regexp.MustCompile(`action="(/endpoints/[^"]*\?since=[^"]*)"`).FindStringSubmatch(question)
 		require.NotNil(t, path, question)
 		status, _ := p.ask(t, access.Operator, http.MethodPost, path[1], url.Values{"confirmed": {"yes"}})
