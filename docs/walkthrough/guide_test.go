@@ -111,10 +111,14 @@ func ports(t *testing.T) *strings.Replacer {
 	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8090"} {
 		listener := listen()
 		defer func() { _ = listener.Close() }()
-		pairs = append(pairs, address, listener.Addr().String())
+		free := listener.Addr().String()
+		pairs = append(pairs, address, free, "PORT="+portOf(address), "PORT="+portOf(free))
 	}
 	return strings.NewReplacer(pairs...)
 }
+
+// portOf returns the port of an address, which a guide sets with PORT.
+func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
 // listen listens at a free port below those that systems assign to connections and listeners, so that none takes
 // it before a guide uses it.

@@ -1,4 +1,4 @@
-// Webhooks is a shop whose customers get its notifications at endpoints of their own. Two companies
+// Webhooks is a shop whose customers get its notifications at their own endpoints. Two companies
 // order at the shop, acme and globex, and each is a tenant. They place orders on a page of the shop,
 // and manage their endpoints in the portal. The servers of both run here too: they verify the
 // signature of each request, and show what they got.

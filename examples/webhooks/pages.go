@@ -54,7 +54,7 @@ func (s *shop) loggedIn(r *http.Request) string {
 	return s.sessions[sent.Value]
 }
 
-// login believes whoever says that it is a customer: replace it with the login of your application.
+// login believes anyone who says that it is a customer: replace it with the login of your application.
 func (s *shop) login(w http.ResponseWriter, r *http.Request) {
 	tenant := r.PostFormValue("tenant")
 	if !slices.Contains(tenants, tenant) {

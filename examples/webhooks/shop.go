@@ -51,7 +51,7 @@ func (s *shop) open(ctx context.Context) error {
 	}
 	o.Deliver("customers", hooks, "order.*")
 
-	// The sink publishes that it has disabled an endpoint, and the shop tells its owner.
+	// The sink publishes that it has disabled an endpoint, and the shop writes to its owner.
 	if err := webhooks.Register(o.Types()); err != nil {
 		return err
 	}
