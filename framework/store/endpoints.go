@@ -33,7 +33,7 @@ type Endpoints interface {
 	// selects, by tenant, at most limit tenants.
 	EndpointCounts(ctx context.Context, limit int) ([]EndpointCount, error)
 
-	// MarkEndpoints writes what deliveries have shown, in the transaction of a checkpoint. It
+	// MarkEndpoints writes what deliveries have shown, in the transaction of a checkpoint, which is required. It
 	// raises no Version, unless it disables. In the order of the fields: it sets FailingSince to the
 	// database's clock where it is zero; makes it zero; sets Trouble; and disables. It returns the IDs
 	// of those that it disabled, which were enabled before. Endpoints that another transaction is

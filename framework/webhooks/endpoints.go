@@ -216,14 +216,13 @@ func FieldErrors(err error) (mistakes []*FieldError) {
 		}
 		return mistakes
 	}
-	var first *FieldError
-	switch {
-	case !errors.As(err, &first):
-		return nil
-	case error(first) == err:
-		return []*FieldError{first}
+	if one, is := err.(*FieldError); is { //nolint:errorlint // each layer is looked at
+		return []*FieldError{one}
 	}
-	return FieldErrors(errors.Unwrap(err))
+	if inner := errors.Unwrap(err); inner != nil {
+		return FieldErrors(inner)
+	}
+	return nil
 }
 
 // Get returns an endpoint. It fails with ErrUnknown.

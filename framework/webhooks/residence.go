@@ -35,7 +35,7 @@ type residence struct {
 	vault     *vault
 	memory    memory
 
-	mu      sync.Mutex
+	mu       sync.Mutex
 	known    map[string]*known
 	expected map[string]bool // endpoints of which deliveries have been read
 	next     *load           // the next query; nil: no delivery waits for one

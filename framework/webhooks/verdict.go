@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -63,7 +64,7 @@ func (v *verdict) marks() (m store.EndpointMarks) {
 		case a.gone:
 			m.Disable = append(m.Disable, store.EndpointDisabling{ID: id, Reason: "it answered 410 Gone"})
 		case a.Error != "" && !since.IsZero() && a.At.Sub(since) > v.after:
-			m.Disable = append(m.Disable, store.EndpointDisabling{ID: id, Reason: fmt.Sprintf("it has failed for %s without a success", v.after), After: v.after})
+			m.Disable = append(m.Disable, store.EndpointDisabling{ID: id, Reason: fmt.Sprintf("it has failed for %s without a success", inWords(v.after)), After: v.after})
 		}
 	}
 	return m
@@ -101,4 +102,16 @@ func (v *verdict) write(ctx context.Context, r *residence, tx *sql.Tx, tenant st
 			Metadata: notification.Metadata{tenant: of.Tenant, notification.MetadataContentType: contentType}})
 	}
 	return r.publisher.Append(ctx, tx, events...)
+}
+
+// inWords returns a duration without units that are 0.
+func inWords(d time.Duration) string {
+	text := d.String()
+	if d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
