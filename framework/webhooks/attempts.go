@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -35,12 +36,20 @@ func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchang
 		Number: d.Attempt, At: at, Duration: sent.Duration, Status: sent.Status, Until: at.Add(s.config.AttemptsRetention),
 	}}
 	if err != nil {
-		a.Error = store.CutText(sinks.Brief(err), maxError)
+		a.Error = store.CutText(sinks.Brief(withoutClass(err)), maxError)
 	}
 	if s.records(a) {
 		a.Request, a.Answer = exchanges(sent, d.Payload, &k.Endpoint)
 	}
 	return a
+}
+
+// withoutClass returns the cause of an error with a class, which means nothing to a customer.
+func withoutClass(err error) error {
+	if classed := new(sinks.Error); errors.As(err, &classed) {
+		return classed.Err
+	}
+	return err
 }
 
 // maxError bounds the recorded error of an attempt, in bytes.

@@ -231,13 +231,10 @@ func judged(sent httpsink.Exchange, err error) error {
 	if err == nil || class == sinks.ClassCancelled || class == sinks.ClassThrottled {
 		return err
 	}
-	if classed := new(sinks.Error); errors.As(err, &classed) {
-		err = classed.Err
-	}
 	if sent.Status == http.StatusGone {
-		return sinks.Invalid(err)
+		return sinks.Invalid(withoutClass(err))
 	}
-	return sinks.Transient(err)
+	return sinks.Transient(withoutClass(err))
 }
 
 // Close closes the connections at once.
