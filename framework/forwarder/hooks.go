@@ -12,8 +12,6 @@ import (
 //	Parked    func(ctx context.Context, tx *sql.Tx, parked []event.Parked) error // now retrying, scheduled or blocked
 //	Dead      func(ctx context.Context, tx *sql.Tx, dead []event.Parked) error
 //
-// Delivered gets deliveries with the payload that the sink got, if routes pick one.
-//
 // A hook gets at most 1,000 deliveries and must be quick: its context ends after a third of
 // the lease. It must neither commit nor roll back. If it returns nil but the transaction has
 // ended or cannot commit, because a statement failed or a deferred constraint is violated, it

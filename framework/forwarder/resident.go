@@ -71,17 +71,17 @@ func checkResidents(p *settings.Problems, to map[string]Sink, database string, s
 	}
 }
 
-// hooks returns the hooks of a sink's deliveries from an outbox: those of its configuration, which get
-// deliveries as the sink did, and those of a resident.
+// hooks returns the hooks of a sink's deliveries from an outbox: those of its configuration, and those of a
+// resident, which get deliveries as the sink did.
 func (o *outbox) hooks(a *activeSink) Hooks {
 	all := a.Hooks
 	if resident, ok := a.Sink.Sink.(Resident); ok {
 		if own, err := resident.Reside(o.name, o.given); err == nil { // checked before
+			if own.Delivered != nil && !a.path.Plain() {
+				own.Delivered = shaped(a.path, own.Delivered)
+			}
 			all = Hooks{Delivered: both(all.Delivered, own.Delivered), Parked: both(all.Parked, own.Parked), Dead: both(all.Dead, own.Dead)}
 		}
-	}
-	if all.Delivered != nil && !a.path.Plain() {
-		all.Delivered = shaped(a.path, all.Delivered)
 	}
 	return all
 }

@@ -34,7 +34,7 @@ func TestPlainSQLReachesEverySink(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		broker := kafkatest.Fake(t)
 		topic := broker.CreateTopic(t, 3, nil)
-		endpoint := newReceiver(t)
+		endpoint, customer := newReceiver(t), newReceiver(t)
 		mailbox, err := smtptest.Start(smtptest.Config{})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, mailbox.Close()) })
@@ -57,20 +57,23 @@ sinks:
   mail: {kind: email, with: {smtp: %q, from: "Shop <shop@example.com>", templates: %q}}
   program: {kind: process, with: {command: [sh, handler.sh], dir: %q}}
   archive: {kind: jsonlines, with: {path: %q}}
+  customers: {kind: webhooks, with: {allow_http: true, guard: {mode: "off"}}}
 routes:
-  order.placed: [events, partner, mail, program, archive]
+  order.placed: [events, partner, mail, program, archive, customers]
   "customer.*": [events, program, archive]
 `, o.address, broker.Brokers[0], topic, endpoint.URL, mailbox.URL(), filepath.Join(folder, "mail"), folder, filepath.Join(folder, "archive")))
 		kinds := ownKinds(t)
-		require.Len(t, kinds.Names(), 7, "a new kind needs a sink in this test, unless it needs Go code, like go and function")
+		require.Len(t, kinds.Names(), 8, "a new kind needs a sink in this test, unless it needs Go code, like go and function")
 		checked := waybill(t, "config", "check", "--timeout", "1m", "-c", file)
 		require.Zero(t, checked.code, checked.stdout)
 		require.NotContains(t, checked.stdout, notChecked)
 
 		o.migrate(t)
-		_, err = o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, key, payload) VALUES
-			('order.placed', 'o-17', '{"order": 17, "name": "Ada", "email": "ada@example.com"}'),
-			('customer.moved', 'c-1', '{}')`)
+		added := waybill(t, "endpoints", "add", "--tenant", "acme", "--url", customer.URL, "-c", file)
+		require.Zero(t, added.code, added.stderr)
+		_, err = o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, key, metadata, payload) VALUES
+			('order.placed', 'o-17', '{"tenant": "acme"}', '{"order": 17, "name": "Ada", "email": "ada@example.com"}'),
+			('customer.moved', 'c-1', '{}', '{}')`)
 		require.NoError(t, err)
 		f := startForward(t, "-c", file)
 
@@ -81,6 +84,7 @@ routes:
 		}
 		require.ElementsMatch(t, keys, got)
 		endpoint.await(t, 1)
+		customer.await(t, 1)
 		require.NoError(t, mailbox.Wait(t.Context(), 1))
 		mail := mailbox.Messages()[0]
 		require.Equal(t, []string{"ada@example.com"}, mail.To)
