@@ -45,6 +45,7 @@ func (s *story) customers(ctx context.Context, o *waybill.Outbox) error {
 	}
 	of := o.Deliver("customers", sink, "order.*")
 	of.Retry = forwarder.Retry{MaxAttempts: 10_000, Initial: 5 * time.Millisecond, Max: 50 * time.Millisecond}
+	of.Breaker.MaxPause = 100 * time.Millisecond // some endpoints are always flaky
 	of.Parallelism.Threshold = 16
 	return o.Run(ctx)
 }

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -24,7 +23,8 @@ const maxBody = 8 << 10
 type attempt struct {
 	store.Attempt
 	endpoint *known
-	gone     bool // the answer was 410
+	gone     bool      // the answer was 410
+	used     time.Time // when a checkpoint first wrote it
 }
 
 // attempt returns what is remembered of an attempt. Bodies and headers are left out if they are not to be
@@ -75,16 +75,21 @@ func exchanges(sent httpsink.Exchange, body []byte, to *Endpoint) (request, answ
 	return request, store.Exchange{Header: clean(sent.Header), Body: beginning(sent.Body)}
 }
 
+// maxValues is how many values of headers are recorded of a request or an answer.
+const maxValues = 100
+
 // clean returns headers as text that every database holds.
 func clean(h http.Header) map[string][]string {
 	all := make(map[string][]string, len(h))
-	for name, values := range h {
-		for _, v := range values {
+	values, bytes := 0, 0
+	for name, each := range h {
+		for _, v := range each {
+			values++
+			if bytes += len(name) + len(v); values > maxValues || bytes > maxBody {
+				return map[string][]string{"…": {"too many headers"}}
+			}
 			all[text(name)] = append(all[text(name)], text(v))
 		}
-	}
-	if size, err := json.Marshal(all); err != nil || len(size) > maxBody {
-		return map[string][]string{"…": {"more than 8 KiB of headers"}}
 	}
 	return all
 }
@@ -109,35 +114,70 @@ const (
 	// maxMemory bounds a generation, in bytes, and memoryTime how long it lasts at least.
 	maxMemory  = 32 << 20
 	memoryTime = time.Minute
-	// attemptBytes is about what an attempt takes without bodies.
-	attemptBytes = 500
+	// attemptBytes is about what an attempt takes without bodies and headers, and headerBytes a header.
+	attemptBytes, headerBytes = 500, 64
+	// usedFor is how long an attempt can be written after a checkpoint has first done so: if the checkpoint
+	// fails, it is repeated soon.
+	usedFor = 4 * time.Second
 )
 
 func (m *memory) add(of *notification.Delivery, a *attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.rotate()
+	m.young[store.RefOf(of.Envelope)] = a
+	m.bytes += attemptBytes + sizeOf(a.Request) + sizeOf(a.Answer)
+}
+
+// rotate begins another generation if the present one is full or old.
+func (m *memory) rotate() {
 	if m.young == nil || m.bytes > maxMemory || time.Since(m.begun) > memoryTime {
 		m.old, m.young, m.bytes, m.begun = m.young, make(map[store.Ref]*attempt), 0, time.Now()
 	}
-	m.young[store.RefOf(of.Envelope)] = a
-	m.bytes += attemptBytes + len(a.Request.Body) + len(a.Answer.Body)
+}
+
+// forget forgets the last attempt of a delivery, of which nothing is to be written any more.
+func (m *memory) forget(of *notification.Delivery) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ref := store.RefOf(of.Envelope)
+	delete(m.young, ref)
+	delete(m.old, ref)
+}
+
+// sizeOf returns about how much memory an exchange takes.
+func sizeOf(x store.Exchange) int {
+	n := len(x.Body)
+	for name, values := range x.Header {
+		for _, v := range values {
+			n += len(name) + len(v) + headerBytes
+		}
+	}
+	return n
 }
 
 // of returns the last attempts of deliveries; those that made none are left out. It keeps them, since the
-// checkpoint may have to be written again; and a delivery that waits for its destination is parked again without an
-// attempt, which writes the last one once more.
+// checkpoint may have to be written again, but not for long: a delivery that waits for its destination is parked again
+// without an attempt.
 func (m *memory) of(deliveries []*notification.Delivery) (all []*attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.rotate()
 	for _, d := range deliveries {
 		ref := store.RefOf(d.Envelope)
 		a := m.young[ref]
 		if a == nil {
 			a = m.old[ref]
 		}
-		if a != nil {
-			all = append(all, a)
+		switch {
+		case a == nil:
+			continue
+		case a.used.IsZero():
+			a.used = time.Now()
+		case time.Since(a.used) > usedFor:
+			continue
 		}
+		all = append(all, a)
 	}
 	return all
 }
@@ -161,6 +201,9 @@ func (s *Sink) record(ctx context.Context, r *residence, tx *sql.Tx, deliveries 
 	var recorded []store.Attempt
 	v := verdict{after: s.config.DisableAfter, last: make(map[string]*attempt)}
 	for _, a := range r.memory.of(deliveries) {
+		if r.present(a).deleted {
+			continue
+		}
 		v.add(a)
 		if s.records(a) {
 			recorded = append(recorded, a.Attempt)

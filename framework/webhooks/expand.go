@@ -33,6 +33,9 @@ type limits struct{ endpoints, published int }
 
 var usualLimits = limits{endpoints: 20_000, published: 20_000}
 
+// maxPublishedBytes bounds the bodies that one checkpoint publishes.
+const maxPublishedBytes = 64 << 20
+
 // maxThinking bounds the time for the conditions of one tenant in one checkpoint.
 const maxThinking = 500 * time.Millisecond
 
@@ -89,12 +92,12 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 	for _, k := range r.learn(rows, asked, nil) {
 		of[k.Tenant] = append(of[k.Tenant], k)
 	}
-	x := expansion{sink: s, troubles: make(map[string]string), thought: make(map[string]time.Duration)}
+	x := expansion{sink: s, check: r.store.CheckPayload, troubles: make(map[string]string), thought: make(map[string]time.Duration)}
 	for i, d := range originals {
 		if err := x.add(ctx, d, of[d.Metadata.Get(s.tenant)]); err != nil {
 			return err
 		}
-		if len(x.made) > s.limits.published && i > 0 {
+		if i > 0 && (len(x.made) > s.limits.published || x.bytes > maxPublishedBytes) {
 			return errFewer
 		}
 	}
@@ -113,7 +116,9 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 // expansion is what one checkpoint publishes.
 type expansion struct {
 	sink     *Sink
+	check    func(payload []byte) error // why the log would refuse it
 	made     []notification.Envelope
+	bytes    int
 	troubles map[string]string        // why conditions failed, by endpoint
 	thought  map[string]time.Duration // how long conditions took, by tenant
 }
@@ -127,14 +132,18 @@ func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints
 		if !matchesAny(k.Types, names) {
 			continue
 		}
-		if holds, err := x.holds(ctx, facts, k); err != nil {
+		if holds, err := x.holds(ctx, facts, names[0], k); err != nil {
 			return err
 		} else if !holds {
 			continue
 		}
 		if body == nil {
 			body = appendBody(nil, names[0], d.OccurredOn, d.Payload, isJSON(d.Metadata))
+			if x.check(body) != nil { // the database takes no JSON that is nested so deeply
+				body = appendBody(nil, names[0], d.OccurredOn, d.Payload, false)
+			}
 		}
+		x.bytes += len(body)
 		x.made = append(x.made, envelopeFor(k.ID, d, names[0], x.sink.tenant, body))
 	}
 	return nil
@@ -143,7 +152,7 @@ func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints
 // holds reports whether the condition of an endpoint holds. One that fails holds, so that nothing is lost, and is
 // not evaluated again in this checkpoint; so do the conditions of a tenant that take too long together, which would
 // hold up the other tenants.
-func (x *expansion) holds(ctx context.Context, facts *route.Facts, k *known) (bool, error) {
+func (x *expansion) holds(ctx context.Context, facts *route.Facts, typ string, k *known) (bool, error) {
 	failed := func(why string) (bool, error) {
 		x.troubles[k.ID] = store.CutText("when: "+why, maxTrouble)
 		return true, nil
@@ -162,8 +171,8 @@ func (x *expansion) holds(ctx context.Context, facts *route.Facts, k *known) (bo
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case err != nil:
-		return failed(err.Error())
+	case err != nil: // its text may have values of the notification that customers do not get
+		return failed("it cannot be evaluated for a notification of the type " + typ + "; write ?. before what may be missing")
 	}
 	return holds, nil
 }

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,6 +60,8 @@ type known struct {
 	noWhen  error
 	limiter *rate.Limiter // nil: no limit
 	readAt  time.Time
+	row     string // what tells it from one that was made again with the same id
+	goodAt  time.Time
 	deleted bool
 }
 
@@ -91,7 +94,10 @@ func (r *residence) endpoint(ctx context.Context, id string) (*known, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.known[id], nil
+	if k := r.known[id]; k != nil {
+		return k, nil
+	}
+	return nil, errors.New("the endpoint was read too slowly") // it was forgotten meanwhile
 }
 
 // expect notes that an endpoint will be needed soon, so that the next query reads it, too.
@@ -151,6 +157,27 @@ func (r *residence) learn(rows []store.Endpoint, asked time.Time, ids []string) 
 	return all
 }
 
+// succeeded remembers when an endpoint has accepted a request, so that an earlier failure is no news.
+func (r *residence) succeeded(id string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before := r.known[id]; before != nil {
+		k := *before
+		k.goodAt = at
+		r.known[id] = &k
+	}
+}
+
+// present returns what is known of an endpoint now, or what an attempt knew.
+func (r *residence) present(a *attempt) *known {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.known[a.Endpoint]; k != nil {
+		return k
+	}
+	return a.endpoint
+}
+
 // failing remembers that endpoints are failing, as a checkpoint has just written, so that a success before they are
 // read again ends that.
 func (r *residence) failing(ids []string) {
@@ -179,12 +206,12 @@ func (r *residence) forget(now time.Time) {
 
 // parsed returns what a row says. Of a row whose settings have not changed, nothing is parsed again.
 func (r *residence) parsed(row *store.Endpoint, asked time.Time) *known {
-	if old := r.known[row.ID]; old != nil && !old.deleted && old.Version == row.Version && (old.until.IsZero() || asked.Before(old.until)) {
+	if old := r.known[row.ID]; old != nil && !old.deleted && old.Version == row.Version && old.row == row.Private+row.URL && old.CreatedAt.Equal(row.CreatedAt) && (old.until.IsZero() || asked.Before(old.until)) {
 		k := *old
 		k.FailingSince, k.Trouble, k.readAt = row.FailingSince, row.Trouble, asked
 		return &k
 	}
-	k := &known{readAt: asked}
+	k := &known{readAt: asked, row: row.Private + row.URL}
 	if k.Endpoint, k.noKeys = r.vault.endpoint(row); k.noKeys == nil {
 		k.noKeys = k.broken
 	}

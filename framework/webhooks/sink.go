@@ -185,6 +185,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if r == nil {
 		return "", sinks.Unavailable(errors.New("the sink has no outbox: make a forwarder with it"))
 	}
+	r.memory.forget(d)
 	k, err := r.endpoint(ctx, d.Metadata.Get(metadataEndpoint))
 	switch {
 	case err != nil:
@@ -205,7 +206,9 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	}
 	at := time.Now()
 	sent, receipt, err := s.client.Load().Post(ctx, httpsink.Post{URL: k.URL, Header: k.Headers, ID: d.ID, Body: bytes.Clone(d.Payload), Keys: k.keys, At: at})
-	err = judged(sent, err)
+	if err = judged(sent, err); err == nil {
+		r.succeeded(k.ID, at)
+	}
 	if class, _ := sinks.Classify(err); err == nil || class != sinks.ClassCancelled {
 		r.memory.add(d, s.attempt(d, k, sent, at, err))
 	}

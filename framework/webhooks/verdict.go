@@ -50,10 +50,14 @@ func (v *verdict) add(a *attempt) {
 }
 
 // marks returns what to write: nothing about an endpoint that goes on as before.
-func (v *verdict) marks() (m store.EndpointMarks) {
+func (v *verdict) marks(r *residence) (m store.EndpointMarks) {
 	for _, id := range slices.Sorted(maps.Keys(v.last)) {
 		a := v.last[id]
-		since := a.endpoint.FailingSince
+		now := r.present(a)
+		since := now.FailingSince
+		if a.Error != "" && (now.goodAt.After(a.At) || now.Version != a.endpoint.Version) {
+			continue // it has succeeded since, or was changed
+		}
 		switch {
 		case a.Error == "" && !since.IsZero():
 			m.Recovered = append(m.Recovered, id)
@@ -72,7 +76,7 @@ func (v *verdict) marks() (m store.EndpointMarks) {
 
 // write marks the endpoints, and publishes which of them were disabled.
 func (v *verdict) write(ctx context.Context, r *residence, tx *sql.Tx, tenant string) error {
-	m := v.marks()
+	m := v.marks(r)
 	if len(m.Failing)+len(m.Recovered)+len(m.Disable) == 0 {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/webhooks"
@@ -26,12 +27,17 @@ type Change struct {
 
 // Apply changes settings. It returns mistakes as package webhooks does.
 func (c *Change) Apply(to *webhooks.Settings) error {
+	before := to.URL
 	set(&to.URL, c.URL)
 	set(&to.Description, c.Description)
 	set(&to.Types, c.Types)
 	set(&to.When, c.When)
 	var wrong []error
+	keeps := c.Headers == nil && len(to.Headers) > 0
 	if c.Headers != nil {
+		for _, value := range *c.Headers {
+			keeps = keeps || value == Masked
+		}
 		headers, err := unmasked(*c.Headers, to.Headers)
 		to.Headers, wrong = headers, append(wrong, err)
 	}
@@ -44,7 +50,19 @@ func (c *Change) Apply(to *webhooks.Settings) error {
 			}
 		}
 	}
+	if keeps && before != "" && hostOf(before) != hostOf(to.URL) {
+		wrong = append(wrong, invalid("headers", errors.New("would go to another host: write their values again, or remove them")))
+	}
 	return errors.Join(wrong...)
+}
+
+// hostOf returns the part of a URL that says to whom a request goes.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 func set[T any](to, value *T) {

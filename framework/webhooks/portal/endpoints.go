@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -306,15 +307,37 @@ func recoverDead(ctx context.Context, r *request) (any, error) {
 // done says what an act has done, on the page before that of the endpoint Back.
 type done struct{ Heading, Text, Back string }
 
+// slots counts the tests of each tenant that wait for answers.
+type slots struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (s *slots) take(tenant string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[tenant] >= testsAtOnce {
+		return false
+	}
+	s.of[tenant]++
+	return true
+}
+
+func (s *slots) leave(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[tenant]--; s.of[tenant] == 0 {
+		delete(s.of, tenant)
+	}
+}
+
 // test sends a test, and returns the answer of the endpoint. So that slow endpoints do not use up the server, few tests
 // wait at once.
 func test(ctx context.Context, r *request) (any, error) {
-	select {
-	case r.portal.tests <- struct{}{}:
-		defer func() { <-r.portal.tests }()
-	default:
-		return nil, problemOf(http.StatusTooManyRequests, "too many tests wait for answers: try again in a moment")
+	if !r.portal.tests.take(r.tenant) {
+		return nil, problemOf(http.StatusTooManyRequests, "too many of your tests wait for answers: try again in a moment")
 	}
+	defer r.portal.tests.leave(r.tenant)
 	answer, err := r.endpoints.SendTest(ctx, r.tenant, r.id)
 	a := tested(answer)
 	return r.either(page{name: "attempt", data: attemptData{a, r.id}}, viewOfExchange(&a)), err

@@ -55,8 +55,8 @@ var ErrUnauthenticated = errors.New("not logged in")
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 256 << 10
 
-// testsAtOnce is how many tests may wait for answers at once.
-const testsAtOnce = 8
+// testsAtOnce is how many tests of one tenant may wait for answers at once.
+const testsAtOnce = 2
 
 // portal serves the pages and the API.
 type portal struct {
@@ -68,7 +68,7 @@ type portal struct {
 	mux       *http.ServeMux
 	templates map[string]*template.Template
 	files     map[string]file // that do not change, by path
-	tests     chan struct{}
+	tests     slots
 }
 
 // New returns the handler of the pages and of the API. Requests must include c.Prefix. It connects to nothing,
@@ -80,7 +80,7 @@ func New(e *webhooks.Endpoints, c Config) (http.Handler, error) {
 	}
 	p := &portal{
 		Config: c, endpoints: e, path: (&url.URL{Path: c.Prefix}).EscapedPath(), policy: c.policy(), cross: http.NewCrossOriginProtection(),
-		mux: http.NewServeMux(), templates: make(map[string]*template.Template), tests: make(chan struct{}, testsAtOnce),
+		mux: http.NewServeMux(), templates: make(map[string]*template.Template), tests: slots{of: make(map[string]int)},
 	}
 	for _, r := range routes {
 		method, at, _ := strings.Cut(r.pattern, " ")
