@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -36,12 +37,28 @@ func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchang
 		Number: d.Attempt, At: at, Duration: sent.Duration, Status: sent.Status, Until: at.Add(s.config.AttemptsRetention),
 	}}
 	if err != nil {
-		a.Error = store.CutText(sinks.Brief(withoutClass(err)), maxError)
+		a.Error = store.CutText(ForCustomer(err), maxError)
 	}
 	if s.records(a) {
 		a.Request, a.Answer = exchanges(sent, d.Payload, &k.Endpoint)
 	}
 	return a
+}
+
+// ForCustomer returns the text of an attempt's error for the owner of the endpoint: without the addresses of
+// servers inside, such as that of this process and of the resolver, and without what a name resolves to.
+func ForCustomer(err error) string {
+	var name *net.DNSError
+	var network *net.OpError
+	switch {
+	case errors.Is(err, httpsink.ErrGuarded):
+		return "no connection: the address of the host is not public"
+	case errors.As(err, &name):
+		return "no connection: the name of the host cannot be found"
+	case errors.As(err, &network) && network.Err != nil:
+		return "no connection: " + network.Err.Error()
+	}
+	return sinks.Brief(withoutClass(err))
 }
 
 // withoutClass returns the cause of an error with a class, which means nothing to a customer.

@@ -3,6 +3,7 @@ package httpsink
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,6 +21,12 @@ type guardError struct {
 	address netip.Addr
 	reason  string
 }
+
+// ErrGuarded: the guard refuses to connect to an address.
+var ErrGuarded = errors.New("the guard refuses the address")
+
+// Is reports that the error is ErrGuarded.
+func (e *guardError) Is(target error) bool { return target == ErrGuarded }
 
 func (e *guardError) Error() string {
 	return fmt.Sprintf("%s is %s, which the guard refuses; guard.allow makes exceptions", e.address, e.reason)

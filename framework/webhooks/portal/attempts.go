@@ -8,7 +8,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
-	"github.com/waybill-go/waybill/sinks"
 )
 
 // attemptFilters are the parameters that select attempts.
@@ -100,7 +99,7 @@ type attemptData struct {
 func tested(a webhooks.Answer) store.Attempt {
 	of := store.Attempt{At: a.At, Duration: a.Duration, Status: a.Status, Request: a.Request, Answer: a.Answer}
 	if a.Err != nil {
-		of.Error = sinks.Brief(a.Err)
+		of.Error = webhooks.ForCustomer(a.Err)
 	}
 	return of
 }
