@@ -62,7 +62,7 @@ routes:
   "customer.*": [events, program, archive]
 `, o.address, broker.Brokers[0], topic, endpoint.URL, mailbox.URL(), filepath.Join(folder, "mail"), folder, filepath.Join(folder, "archive")))
 		kinds := ownKinds(t)
-		require.Len(t, kinds.Names(), 7, "a new kind needs a sink in this test, unless it needs Go code, like go and function")
+		require.Len(t, kinds.Names(), 8, "a new kind needs a sink in this test, unless it needs Go code, like go and function, or endpoints, like webhooks: see TestOperatorsManageTheEndpointsOfCustomers")
 		checked := waybill(t, "config", "check", "--timeout", "1m", "-c", file)
 		require.Zero(t, checked.code, checked.stdout)
 		require.NotContains(t, checked.stdout, notChecked)

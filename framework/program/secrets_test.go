@@ -21,7 +21,10 @@ func taggedFields(t reflect.Type, path ...string) (all []tagged) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		at := append(append([]string{}, path...), name)
+		at := append([]string{}, path...)
+		if name != "" { // otherwise it is inline
+			at = append(at, name)
+		}
 		if tag := f.Tag.Get("secret"); tag != "" && tag != "false" {
 			all = append(all, tagged{at, f.Type, tag})
 		} else if f.Type.Kind() == reflect.Struct {
@@ -92,6 +95,8 @@ func TestNoMistakeQuotesASecret(t *testing.T) {
 		"http":    {"url url", "headers true", "bearer true", "password true", "secret true", "secrets true", "proxy password"},
 		"kafka":   {"sasl.password true"},
 		"process": {"command arguments", "env true"},
+
+		"webhooks": {"proxy password", "encryption_keys true"},
 	}, found)
 }
 

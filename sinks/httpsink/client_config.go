@@ -260,7 +260,7 @@ func (r *connectionResolver) readProxy() {
 	}
 	if r.guard != nil && len(r.proxies) > 0 {
 		r.mistake("proxy: the guard cannot check the connections of %s; use proxy: none, or guard.mode: off if the proxy keeps requests out of private networks",
-			r.proxies[0].Redacted())
+			r.proxies[0].Scheme+"://"+r.proxies[0].Host)
 	}
 }
 
