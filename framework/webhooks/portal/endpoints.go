@@ -55,7 +55,7 @@ func listEndpoints(ctx context.Context, r *request) (any, error) {
 // create adds an endpoint. With a key it can be repeated.
 func (r *request) create(ctx context.Context, key string, like *newEndpoint) (webhooks.Endpoint, string, error) {
 	n := webhooks.NewEndpoint{Tenant: r.tenant, Key: key, Secret: like.Secret, Asymmetric: like.Asymmetric}
-	if err := like.apply(&n.Settings); err != nil {
+	if err := like.Apply(&n.Settings); err != nil {
 		return webhooks.Endpoint{}, "", err
 	}
 	return r.endpoints.Create(ctx, n)
@@ -160,7 +160,7 @@ func (r *request) update(ctx context.Context, version int64, c *change) (webhook
 		if version != 0 && e.Version != version {
 			return webhooks.ErrChanged
 		}
-		return c.apply(&e.Settings)
+		return c.Apply(&e.Settings)
 	})
 }
 

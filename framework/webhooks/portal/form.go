@@ -90,7 +90,7 @@ func (f *form) read() error {
 		}
 		headers[name] = strings.TrimSpace(value)
 	}
-	f.change = change{&f.URL, &f.Description, &types, &f.When, &headers, &f.Rate}
+	f.change = change{URL: &f.URL, Description: &f.Description, Types: &types, When: &f.When, Headers: &headers, Rate: &f.Rate}
 	return nil
 }
 
