@@ -311,3 +311,22 @@ func TestForwardServesTheEndpointsOfItsOutbox(t *testing.T) {
 		require.Contains(t, r.stdout, "of 1 endpoint, 0 fail now; no route takes webhooks.endpoint.disabled")
 	})
 }
+
+func TestTheConfigurationOfWebhooksIsShownWithoutItsKeys(t *testing.T) {
+	t.Parallel()
+	const key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	o := outbox{address: "sqlite:outbox.db"}
+	file := writeFile(t, o.selling(near+", encryption_keys: ["+key+"], timeout: 3s"))
+	r := waybill(t, "config", "show", "-c", file)
+	require.Zero(t, r.code, r.stderr)
+	require.NotContains(t, r.stdout, key)
+	for _, want := range []string{"encryption_keys: ['***']", "secret_overlap: 24h", "mode: off", "allow_http: true", "timeout: 3s", "threshold: 64"} {
+		require.Contains(t, r.stdout, want)
+	}
+	r = waybill(t, "config", "check", "--offline", "-c", writeFile(t, o.selling("guard: off, encryption_keys: [short], tenant: metadata.endpoint")))
+	require.Equal(t, exitUsage, r.code)
+	for _, want := range []string{"sinks.customers.with.guard", "sinks.customers.with.encryption_keys[0]: is not base64 of 32 bytes", "sinks.customers.with.tenant: the sink itself uses metadata.endpoint"} {
+		require.Contains(t, r.stderr, want)
+	}
+	require.NotContains(t, r.stderr, "short")
+}

@@ -155,6 +155,30 @@ func only(requests []request, id string) (some []request) {
 	return some
 }
 
+func TestASuccessRightAfterAFailureEndsIt(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		to := s.forwarder.Sinks["customers"]
+		to.Retry.MaxAttempts = 1
+		s.forwarder.Sinks["customers"] = to
+		c := newCustomer(t)
+		made, _ := s.create("acme", c.URL)
+		c.answers(status(http.StatusInternalServerError))
+		s.publish(order("acme", "first", ""))
+		s.drain()
+		now, err := s.endpoints.Get(t.Context(), "acme", made.ID)
+		require.NoError(t, err)
+		require.NotZero(t, now.FailingSince)
+		c.answers(nil)
+		recovered, err := s.endpoints.Recover(t.Context(), "acme", made.ID, time.Now().Add(-time.Hour)) // the sink need not read the endpoint again
+		require.NoError(t, err)
+		require.EqualValues(t, 1, recovered)
+		s.drain()
+		now, err = s.endpoints.Get(t.Context(), "acme", made.ID)
+		require.NoError(t, err)
+		require.Zero(t, now.FailingSince)
+	})
+}
+
 func TestAnEndpointThatIsGoneIsDisabledAtOnce(t *testing.T) {
 	onEachStore(t, local, func(t *testing.T, s *shop) {
 		c := newCustomer(t)
