@@ -67,7 +67,7 @@ routes:
 		require.Len(t, kinds.Names(), 8, "a new kind needs a sink in this test, unless it needs Go code, like go and function")
 		checked := waybill(t, "config", "check", "--timeout", "1m", "-c", file)
 		require.Zero(t, checked.code, checked.stdout)
-		require.Equal(t, 1, strings.Count(checked.stdout, notChecked), "customers' endpoints are not in the configuration")
+		require.Equal(t, 1, strings.Count(checked.stdout, string(notChecked)), "customers' endpoints are not in the configuration")
 
 		o.migrate(t)
 		added := waybill(t, "endpoints", "add", "--tenant", "acme", "--url", customer.URL, "-c", file)

@@ -153,7 +153,7 @@ func (m *memory) rotate() {
 	}
 }
 
-// forget forgets the last attempt of a delivery, of which nothing is to be written any more.
+// forget forgets the last attempt of a delivery, of which nothing will be written any more.
 func (m *memory) forget(of *notification.Delivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -60,7 +60,7 @@ type known struct {
 	noWhen  error
 	limiter *rate.Limiter // nil: no limit
 	readAt  time.Time
-	row     string // what tells it from one that was made again with the same id
+	row     string // differs if the endpoint was made again with the same id
 	goodAt  time.Time
 	deleted bool
 }

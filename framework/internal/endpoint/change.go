@@ -56,7 +56,7 @@ func (c *Change) Apply(to *webhooks.Settings) error {
 	return errors.Join(wrong...)
 }
 
-// hostOf returns the part of a URL that says to whom a request goes.
+// hostOf returns the part of a URL that says where a request goes.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
