@@ -48,7 +48,7 @@ func TestOperatorsManageEndpoints(t *testing.T) {
 		}))
 		t.Cleanup(customer.Close)
 		const key = "Idempotency-Key"
-		body := `{"tenant": "acme", "url": "` + customer.URL + `/hook?token=4711", "types": ["order.*"], "headers": {"X-Shop": "4712"}, "reason": "asked for"}`
+		body := `{"tenant": "acme", "url": "` + customer.URL + `/hook?token=zq4711", "types": ["order.*"], "headers": {"X-Shop": "zq4712"}, "reason": "asked for"}`
 		made := s.add(t, body, key, "k1")
 		require.Contains(t, made.Secret, "whsec_")
 		require.Equal(t, map[string]string{"X-Shop": "***"}, made.Headers)
@@ -108,7 +108,7 @@ func TestOperatorsManageEndpoints(t *testing.T) {
 		for _, want := range []string{"add endpoint", "rotate endpoint", "update endpoint", "test endpoint", "disable endpoint", "enable endpoint", "delete endpoint", `"moving"`, `"asked for"`, `"ada"`, "127.0.0.1"} {
 			require.Contains(t, recorded, want)
 		}
-		for _, secret := range []string{"whsec_", "4711", "4712"} {
+		for _, secret := range []string{"whsec_", "zq4711", "zq4712"} {
 			require.NotContains(t, recorded, secret)
 		}
 	})
@@ -139,26 +139,26 @@ func TestRecoveringAnEndpointIsAnAction(t *testing.T) {
 func TestViewersSeeNeitherPathsNorErrorsOfEndpoints(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := selling(t, o)
-		made := s.add(t, `{"tenant": "acme", "url": "https://acme.example/hook/4711?token=4711", "headers": {"X-Shop": "4711"}}`)
+		made := s.add(t, `{"tenant": "acme", "url": "https://acme.example/hook/zq4711?token=zq4711", "headers": {"X-Shop": "zq4711"}}`)
 		sell := o.store.(webhooks.Store)
 		tx, err := o.db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer tx.Rollback()
-		_, err = sell.MarkEndpoints(t.Context(), tx, store.EndpointMarks{Failing: []string{made.ID}, Trouble: map[string]string{made.ID: "when: 4711 is no text"}})
+		_, err = sell.MarkEndpoints(t.Context(), tx, store.EndpointMarks{Failing: []string{made.ID}, Trouble: map[string]string{made.ID: "when: zq4711 is no text"}})
 		require.NoError(t, err)
-		exchange := store.Exchange{Header: map[string][]string{"X": {"4711"}}, Body: "4711"}
+		exchange := store.Exchange{Header: map[string][]string{"X": {"zq4711"}}, Body: "zq4711"}
 		require.NoError(t, sell.AddAttempts(t.Context(), tx, []store.Attempt{{
 			ID: notification.NewID(), Endpoint: made.ID, Tenant: "acme", Delivery: "d", Notification: "n", Type: "order.placed", Number: 1, At: time.Now(),
-			Status: 422, Error: "transient: POST https://acme.example: 422 4711", Request: exchange, Answer: exchange, Until: time.Now().Add(time.Hour),
+			Status: 422, Error: "transient: POST https://acme.example: 422 zq4711", Request: exchange, Answer: exchange, Until: time.Now().Add(time.Hour),
 		}}))
 		require.NoError(t, tx.Commit())
 		for _, path := range []string{"/endpoints", "/endpoints/" + made.ID, "/endpoints?troubled=1"} {
 			seen := s.look(t, path)
 			require.Contains(t, seen.text, `"https://acme.example/***"`)
-			require.NotContains(t, seen.text, "4711", path)
+			require.NotContains(t, seen.text, "zq4711", path)
 			seen = s.inspect(t, path)
-			require.Contains(t, seen.text, "https://acme.example/hook/4711", path)
-			require.Contains(t, seen.text, "when: 4711 is no text", path)
+			require.Contains(t, seen.text, "https://acme.example/hook/zq4711", path)
+			require.Contains(t, seen.text, "when: zq4711 is no text", path)
 		}
 		for _, act := range []struct{ method, path, body string }{
 			{http.MethodPost, "", `{"tenant": "acme", "url": "https://acme.example"}`},
