@@ -28,6 +28,7 @@ func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.
 	}
 	limits := p.log.Limits()
 	for adapter.envelopes = range store.Chunks(envelopes, limits.Parameters/columns, limits.Bytes, store.Size) {
+		executor.one = len(adapter.envelopes) == 1
 		if err := publisher.Publish(topic, messages(adapter.envelopes)...); err != nil {
 			return p.failed(ctx, tx, cmp.Or(adapter.err, executor.err, err))
 		}
@@ -109,6 +110,7 @@ type executor struct {
 	publisher *Publisher
 	ctx       context.Context
 	tx        Tx
+	one       bool  // whether the next INSERT is of one row
 	err       error // of the last INSERT
 }
 
@@ -125,7 +127,7 @@ func (e *executor) Exec(query string, args ...any) (result sql.Result, err error
 			return nil, e.err // Watermill's publisher does not use the result
 		}
 	}
-	if tx := e.publisher.preparedIn(e.tx); tx != nil && len(args) == columns {
+	if tx := e.publisher.preparedIn(e.tx); tx != nil && e.one {
 		one := tx.StmtContext(e.ctx, e.publisher.one)
 		defer func() { _ = one.Close() }() // the connection keeps it
 		result, e.err = one.ExecContext(e.ctx, args...)
