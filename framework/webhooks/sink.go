@@ -31,7 +31,7 @@ var Pauses = []time.Duration{
 
 // DefaultThreshold is how many deliveries are in flight by default: more than to a single destination, since
 // some of many endpoints are always slow.
-const DefaultThreshold = 64
+const DefaultThreshold = 256
 
 // Sink delivers notifications to the endpoints of their tenants. Make a forwarder with it; there can be one in
 // an outbox. All methods are safe for concurrent use.

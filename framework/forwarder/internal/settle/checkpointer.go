@@ -136,7 +136,7 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 			c.await(stop, timer)
 			continue
 		}
-		if pause := min(rest.After(took+time.Since(began)), time.Until(c.renewBy())); pause > 0 {
+		if pause := min(rest.After(took+time.Since(began)), time.Until(c.renewBy())); pause > 0 && len(c.queue) == 0 {
 			timer.Reset(pause)
 			select {
 			case <-stop.Done():
