@@ -281,3 +281,23 @@ func TestAnActionBeforeAHookIsCalledAgainTakesEffect(t *testing.T) {
 		}
 	}
 }
+
+// A checkpoint with hooks writes a part of what is settled. It must not rest before the next part.
+func TestHooksOfABacklogAreCalledWithoutPauses(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		const takes = 200 * time.Millisecond
+		var calls, seen int
+		f := o.one(forwarder.Sink{Sink: &script{}, Hooks: forwarder.Hooks{
+			Delivered: func(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
+				time.Sleep(takes)
+				calls++
+				seen += len(all)
+				return nil
+			},
+		}})
+		o.append("t", "", numbered("", 6000)...)
+		f.Wake()
+		pass(3 * time.Second)
+		require.Equal(t, 6000, seen, "in %d calls", calls)
+	})
+}
