@@ -190,6 +190,31 @@ func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
+// 48 of 96 tenants never answer, three quarters as many as there are slots: with each delivery to them waiting for its
+// timeout, those of two seconds would take all slots.
+func TestManyTenantsThatNeverAnswerCostTheOthersNothing(t *testing.T) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
+		const tenants, dead, seconds, timeout = 96, 48, 24, 10 * time.Second
+		s := newHosts()
+		for i := range dead {
+			s.took[fmt.Sprintf("t%03d", i)] = time.Hour
+		}
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 64}, Timeout: timeout})
+		for second := range seconds {
+			for i := range tenants {
+				o.append("t", "", fmt.Sprintf("t%03d-%d", i, second))
+			}
+			f.Wake()
+			pass(time.Second)
+			require.EqualValues(t, (tenants-dead)*(second+1), f.Stats()[0].Delivered, "after %d s", second+1)
+		}
+		clear(s.took)
+		pass(15 * time.Minute)
+		require.EqualValues(t, tenants*seconds, f.Stats()[0].Delivered)
+		require.Empty(t, o.parked())
+	})
+}
+
 func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s := newHosts()

@@ -48,24 +48,67 @@ func BenchmarkExpand(b *testing.B) {
 	b.Run("withoutendpoints", func(b *testing.B) { benchmarkExpand(b, webhooks.AttemptsNone, 0) })
 }
 
-func benchmarkExpand(b *testing.B, attempts webhooks.Attempts, endpoints int) {
-	const tenants = 1000
+const tenants = 1000
+
+// withEndpoints returns an outbox with some endpoints for each tenant.
+func withEndpoints(b *testing.B, each int) (*sql.DB, *postgres.Store) {
+	b.Helper()
 	db, s := outboxtest.PostgreSQL(b, outboxtest.DSN(b), postgres.Config{})
-	var rows []store.Endpoint
-	for i := range tenants {
-		for j := range endpoints {
-			rows = append(rows, store.Endpoint{
-				ID: notification.NewID(), Tenant: fmt.Sprintf("tenant-%04d", i), URL: fmt.Sprintf("https://customer-%d.example/hooks/%d", i, j), Types: []string{"order.*"},
-				Private: `{"secrets":[{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}]}`,
-			})
-		}
-	}
 	tx, err := db.BeginTx(b.Context(), nil)
 	require.NoError(b, err)
-	for _, row := range rows {
-		require.NoError(b, s.AddEndpoint(b.Context(), tx, row, webhooks.MaxEndpoints))
+	for i := range tenants {
+		for j := range each {
+			require.NoError(b, s.AddEndpoint(b.Context(), tx, store.Endpoint{
+				ID: notification.NewID(), Tenant: fmt.Sprintf("tenant-%04d", i), URL: fmt.Sprintf("https://customer-%d.example/hooks/%d", i, j), Types: []string{"order.*"},
+				Private: `{"secrets":[{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}]}`,
+			}, webhooks.MaxEndpoints))
+		}
 	}
 	require.NoError(b, tx.Commit())
+	return db, s
+}
+
+// BenchmarkLookup reads the endpoints of 1 or of 1,000 tenants, with 10 each, from the database, as a checkpoint does: the
+// first time, and when nothing has changed. B/endpoint is what one takes in memory.
+func BenchmarkLookup(b *testing.B) {
+	_, s := withEndpoints(b, 10)
+	for _, of := range []int{1, tenants} {
+		var asked []string
+		for i := range of {
+			asked = append(asked, fmt.Sprintf("tenant-%04d", i))
+		}
+		b.Run(fmt.Sprintf("tenants=%d/first", of), func(b *testing.B) {
+			var lookups []*webhooks.Lookup
+			before := heap()
+			for b.Loop() {
+				l := webhooks.NewLookup(b, s)
+				require.Equal(b, 10*of, l.Read(b, asked))
+				if len(lookups) == 0 {
+					b.ReportMetric(float64(heap()-before)/float64(10*of), "B/endpoint")
+				}
+				lookups = append(lookups[:0], l)
+			}
+		})
+		b.Run(fmt.Sprintf("tenants=%d/again", of), func(b *testing.B) {
+			l := webhooks.NewLookup(b, s)
+			l.Read(b, asked)
+			for b.Loop() {
+				require.Equal(b, 10*of, l.Read(b, asked))
+			}
+		})
+	}
+}
+
+// heap returns the bytes that are in use.
+func heap() uint64 {
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return memory.HeapAlloc
+}
+
+func benchmarkExpand(b *testing.B, attempts webhooks.Attempts, endpoints int) {
+	db, s := withEndpoints(b, endpoints)
 	publisher, err := outbox.New(registry.New(), s, outbox.Config{Announcer: outbox.Silent})
 	require.NoError(b, err)
 	each := max(endpoints, 1)
@@ -159,7 +202,6 @@ func (s *some) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func benchmarkDead(b *testing.B, dead int) {
-	const tenants = 1000
 	db, s := outboxtest.PostgreSQL(b, outboxtest.DSN(b), postgres.Config{})
 	tx, err := db.BeginTx(b.Context(), nil)
 	require.NoError(b, err)

@@ -110,7 +110,18 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 	postponed, admitted := 0, false // admitted: the rate has admitted an item that is not added yet
 	for len(c.items) < size {
 		from, ok := d.queue.Next(slots)
-		if !ok || d.fillsItsShare(from, slots) || !admitted && !d.admit(now) {
+		if !ok {
+			return
+		}
+		if destination, inFlight := d.queue.Group(from); d.sharesByDestination() && destination != "" {
+			if d.holdIfSilent(destination, now) {
+				continue
+			}
+			if inFlight > 0 && inFlight >= slots-d.inFlight {
+				return // a slow destination leaves some slots to others
+			}
+		}
+		if !admitted && !d.admit(now) {
 			return
 		}
 		admitted = true
@@ -125,7 +136,7 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 			continue
 		case it.lane.verdicts != nil && d.endByVerdict(c, it, now):
 			continue
-		case d.parkIfDown(it, now):
+		case d.parkIfDown(it, slots, now):
 			if postponed++; postponed == maxPostponements {
 				d.lookAt(now) // releases the lock for others
 				return
@@ -146,16 +157,6 @@ func (d *Dispatcher) pop(from fairqueue.Origin) *item {
 		return d.queue.PopPreferred(d.tried.prefers)
 	}
 	return d.queue.Pop(from)
-}
-
-// fillsItsShare reports whether a destination already has as many slots as are left free, so
-// that a slow one leaves some to others. It does not apply if the sink names no destinations.
-func (d *Dispatcher) fillsItsShare(from fairqueue.Origin, slots int) bool {
-	if d.caller.Addresser == nil || d.settings.Fairness != "" {
-		return false
-	}
-	destination, n := d.queue.Group(from)
-	return destination != "" && n > 0 && n >= slots-d.inFlight
 }
 
 // fills reports whether the items that may go now fill a batch.
@@ -222,7 +223,7 @@ func (d *Dispatcher) begin(c *call, now time.Time) {
 	for _, it := range c.items {
 		it.Attempt++
 		it.lane.inFlight++
-		c.probe = d.beginProbe(it) || c.probe
+		c.probe = d.beginAt(it, now) || c.probe
 	}
 	c.began, c.batcher = now, d.caller.Batcher
 	d.govern(c)
@@ -294,7 +295,7 @@ func (d *Dispatcher) judge(c *call, now time.Time) {
 		}
 		d.queue.Done(it)
 		it.lane.returned(1)
-		d.probed(it)
+		d.endAt(it, now)
 		switch result := c.results[i]; {
 		case it.lane.ledger != nil && d.giveUpIfAborted(c.logged(), it, result.Err):
 			d.pending--
@@ -312,7 +313,7 @@ func (d *Dispatcher) judge(c *call, now time.Time) {
 			d.passedBy(it)
 		default:
 			if it.chained {
-				d.unchain(c, i)
+				d.unchain(c, i, now)
 			}
 			d.failed(newFailure(c, it, result.Err, now))
 		}
@@ -334,7 +335,7 @@ func (c *call) abortBehind(aborted int) {
 
 // unchain puts the later items of a failed item's key in the batch back behind it, without
 // spending an attempt. Those that were delivered nevertheless stay delivered.
-func (d *Dispatcher) unchain(c *call, failed int) {
+func (d *Dispatcher) unchain(c *call, failed int, now time.Time) {
 	it := c.items[failed]
 	it.chained = false
 	for i := len(c.items) - 1; i > failed; i-- {
@@ -346,6 +347,7 @@ func (d *Dispatcher) unchain(c *call, failed int) {
 		default:
 			c.items[i] = nil
 			d.queue.Done(behind)
+			d.endAt(behind, now)
 			behind.lane.returned(1)
 			behind.Attempt--
 			behind.chained = false

@@ -16,6 +16,10 @@ import (
 // down, throttled or failing delays only its own deliveries. They are parked without spending
 // an attempt, so that they take neither slots nor memory. When one of them becomes due, or a
 // new one is read, it is the probe.
+//
+// However many destinations are in trouble at once, the others keep slots: those that have failed
+// since their last success have at most half of them together, and one that leaves calls
+// unanswered gets no further ones until one of them ends.
 
 const (
 	// maxTroubled is the maximum number of destinations with their own breaker. Deliveries to
@@ -26,6 +30,8 @@ const (
 	maxPostponements = 256
 	// shownDestinations is how many destinations State names.
 	shownDestinations = 10
+	// patience is how long a destination may leave its calls unanswered before it gets no further ones.
+	patience = time.Second
 )
 
 // destination is a destination with a problem.
@@ -45,29 +51,94 @@ func (d *Dispatcher) troubled(name string) *destination {
 	return known
 }
 
-// parkIfDown parks an item whose destination must wait; false if it may go.
-func (d *Dispatcher) parkIfDown(it *item, now time.Time) bool {
+// parkIfDown parks an item whose destination must wait; false if it may go. slots is how many items may be in flight.
+func (d *Dispatcher) parkIfDown(it *item, slots int, now time.Time) bool {
 	known := d.destinations[it.destination]
 	if it.destination == "" || known == nil {
 		return false
 	}
-	limit := known.circuit.Limit(policy.NoLimit, now)
-	if limit > known.inFlight {
-		return false
+	why := known.why()
+	if limit := known.circuit.Limit(policy.NoLimit, now); limit > known.inFlight {
+		if d.doubtful < max(1, slots/2) {
+			return false
+		}
+		why = errCrowded
 	}
 	d.queue.Done(it)
-	d.parkForDestination(it, known.why(), now)
+	d.parkForDestination(it, why, now)
 	return true
 }
 
-// beginProbe makes an item that begins a probe if the breaker of its destination is open. It returns whether it is one.
-func (d *Dispatcher) beginProbe(it *item) bool {
-	if known := d.destinations[it.destination]; known != nil && known.circuit.IsOpen() {
-		known.circuit.Begin()
-		known.inFlight++
-		it.probe = true
+// beginAt records that an item begins at its destination. It returns whether it is a probe, because the breaker of the
+// destination is open.
+func (d *Dispatcher) beginAt(it *item, now time.Time) (probe bool) {
+	if known := d.destinations[it.destination]; known != nil {
+		it.doubtful = true
+		d.doubtful++
+		if known.circuit.IsOpen() {
+			known.circuit.Begin()
+			known.inFlight++
+			it.probe = true
+		}
 	}
+	if it.destination == "" || !d.sharesByDestination() {
+		return it.probe
+	}
+	it.contact = d.contacts[it.destination]
+	if it.contact == nil {
+		it.contact = &contact{heard: now}
+		d.contacts[it.destination] = it.contact
+	}
+	it.contact.inFlight++
 	return it.probe
+}
+
+// endAt records that an item has ended at its destination.
+func (d *Dispatcher) endAt(it *item, now time.Time) {
+	if it.doubtful {
+		it.doubtful = false
+		d.doubtful--
+	}
+	if it.probe {
+		it.probe = false
+		if known := d.destinations[it.destination]; known != nil && known.inFlight > 0 {
+			known.inFlight--
+		}
+	}
+	if it.contact == nil {
+		return
+	}
+	it.contact.heard = now
+	if it.contact.inFlight--; it.contact.inFlight == 0 {
+		delete(d.contacts, it.destination)
+	}
+	if it.contact.held {
+		it.contact.held = false
+		d.queue.Hold(it.destination, false)
+		if g := d.governors[it.destination]; g != nil {
+			d.hold(it.destination, g)
+		}
+	}
+	it.contact = nil
+}
+
+// contact is a destination to which calls are in flight.
+type contact struct {
+	inFlight int
+	heard    time.Time // when the first of them began, or the last one ended
+	held     bool      // it gets no further ones
+}
+
+// holdIfSilent stops the items of a destination that leaves its calls unanswered, and returns true; false if it does
+// not.
+func (d *Dispatcher) holdIfSilent(destination string, now time.Time) bool {
+	c := d.contacts[destination]
+	if c == nil || now.Sub(c.heard) < patience {
+		return false
+	}
+	c.held = true
+	d.queue.Hold(destination, true)
+	return true
 }
 
 // reached records that an item was delivered to its destination.
@@ -146,18 +217,11 @@ func (d *Dispatcher) destinationIsBack(name string) {
 	d.observeDestination(name, nil)
 }
 
-// probed records that a probe of a destination has ended.
-func (d *Dispatcher) probed(it *item) {
-	if !it.probe {
-		return
-	}
-	it.probe = false
-	if known := d.destinations[it.destination]; known != nil && known.inFlight > 0 {
-		known.inFlight--
-	}
-}
-
-var errThrottled = errors.New("its destination has asked to wait")
+// Why deliveries wait for their destination, if nothing else is known.
+var (
+	errThrottled = errors.New("its destination has asked to wait")
+	errCrowded   = errors.New("its destination has failed, and so many have that their share of the slots is used")
+)
 
 // why returns the error because of which deliveries wait.
 func (known *destination) why() error {

@@ -21,7 +21,12 @@ const maxGovernors = 10_000
 // hasLimitPerDestination reports whether each destination has its own limit. With batches, or with fairness,
 // a slot may be used for several destinations.
 func (d *Dispatcher) hasLimitPerDestination() bool {
-	return d.caller.Addresser != nil && d.settings.Fairness == "" && d.batch.Size < 2
+	return d.sharesByDestination() && d.batch.Size < 2
+}
+
+// sharesByDestination reports whether destinations share the slots evenly.
+func (d *Dispatcher) sharesByDestination() bool {
+	return d.caller.Addresser != nil && d.settings.Fairness == ""
 }
 
 // limit returns how many calls may be in flight to all destinations.

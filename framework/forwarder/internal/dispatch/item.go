@@ -32,10 +32,12 @@ type item struct {
 	// it is one more than the number of the breaker's recoveries at that time.
 	unavailable int
 
-	// destination is where the item goes, if the sink names it. probe means that the item is
-	// in flight although the destination's breaker is open.
-	destination string
-	probe       bool
+	// destination is where the item goes, if the sink names it. The other fields are set while the
+	// item is in flight: probe if the destination's breaker is open, doubtful if the destination
+	// has failed since its last success.
+	destination     string
+	contact         *contact
+	probe, doubtful bool
 
 	// hookFailures is how often in a row its hook has failed.
 	hookFailures int

@@ -16,7 +16,7 @@ func newSignals() signals {
 	dirty := s.dirty
 	s.linger.timer = time.AfterFunc(time.Hour, func() { raise(dirty) })
 	s.linger.timer.Stop()
-	s.linger.time = lingerTime
+	s.linger.time = Linger
 	return s
 }
 
@@ -41,9 +41,9 @@ func (s *signals) signalSoon() {
 	}
 }
 
-// lingerTime is how long a settled row of the log waits for others before it is written. No
+// Linger is how long a settled row of the log usually waits for others before it is written. No
 // other delivery waits for it; a crash repeats what was delivered within that time.
-const lingerTime = 25 * time.Millisecond
+const Linger = 25 * time.Millisecond
 
 type linger struct {
 	timer *time.Timer
@@ -51,18 +51,17 @@ type linger struct {
 	runs  bool
 }
 
-// Linger makes settled rows of the log wait for others for some time, at least for lingerTime, before
-// they are written.
+// Linger sets how long settled rows of the log wait for others before they are written.
 func (l *Lane) Linger(d time.Duration) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
-	l.linger.time = max(d, lingerTime)
+	l.linger.time = d
 }
 
 // needsRoom reports that what is settled is written at once, since the reader waits for its room. If
 // checkpoints are costly, it is written only once that makes a quarter of the room.
 func (l *Lane) needsRoom() bool {
-	return l.full && (l.linger.time == lingerTime || len(l.out.Settled) >= l.rows/4)
+	return l.full && (l.linger.time <= Linger || len(l.out.Settled) >= l.rows/4)
 }
 
 func (l *linger) stop() {

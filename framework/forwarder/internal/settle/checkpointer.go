@@ -104,10 +104,25 @@ func New(c Config) *Checkpointer {
 	}
 }
 
-// rest is the pause after a checkpoint, unless so much has happened that the next one should
-// not wait. It keeps the share of the database's time that checkpoints take the same for slow
-// and fast databases. It adds to what a crash repeats, but delays no delivery.
-var rest = pace.Rest{Times: 4, Most: time.Second}
+// The pause after a checkpoint, unless so much has happened that the next one should not wait. It
+// keeps the share of the database's time that checkpoints take the same for slow and fast databases.
+// It adds to what a crash repeats, but delays no delivery. What hooks do may be awaited, such as a
+// notification that they publish, so with hooks it is shorter, as is the time for which settled rows
+// wait for others.
+var usualRest, restWithHooks = pace.Rest{Times: 4, Most: time.Second}, pace.Rest{Times: 1, Most: time.Second}
+
+const lingerWithHooks = 5 * time.Millisecond
+
+// rest returns the pause after a checkpoint that took the given time.
+func (c *Checkpointer) rest(took time.Duration) time.Duration {
+	switch {
+	case len(c.queue) > 0: // hooks limit what one checkpoint writes
+		return 0
+	case c.Hooks.Any():
+		return restWithHooks.After(took)
+	}
+	return usualRest.After(took)
+}
 
 // Each checkpoint looks at all versions of its cursor that a held snapshot keeps, and adds one. So settled
 // rows of the log wait for it for perOldVersion for each of them, and mostLinger at most: from 10,000
@@ -117,9 +132,19 @@ const (
 	mostLinger    = time.Second
 )
 
+// linger sets how long settled rows of the log wait for others.
+func (c *Checkpointer) linger() {
+	least := dispatch.Linger
+	if c.Hooks.Any() {
+		least = lingerWithHooks
+	}
+	c.Lane.Linger(max(least, min(time.Duration(c.Store.OldVersions())*perOldVersion, mostLinger)))
+}
+
 // Run settles until stop is done, then writes the last checkpoint and returns nil. It returns an
 // error when the lease is lost or db is done. db bounds all use of the database.
 func (c *Checkpointer) Run(stop, db context.Context) error {
+	c.linger()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for stop.Err() == nil {
@@ -136,7 +161,7 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 			c.await(stop, timer)
 			continue
 		}
-		if pause := min(rest.After(took+time.Since(began)), time.Until(c.renewBy())); pause > 0 && len(c.queue) == 0 {
+		if pause := min(c.rest(took+time.Since(began)), time.Until(c.renewBy())); pause > 0 {
 			timer.Reset(pause)
 			select {
 			case <-stop.Done():

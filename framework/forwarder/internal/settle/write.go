@@ -197,7 +197,7 @@ func (c *Checkpointer) wrote(n int) {
 			c.ask.add(s.Delivery().Key)
 		}
 	}
-	c.Lane.Linger(min(time.Duration(c.Store.OldVersions())*perOldVersion, mostLinger))
+	c.linger()
 	c.room = c.Lane.Written(settled, c.window.Ahead())
 	c.silent = false
 	c.Lane.Continue()
