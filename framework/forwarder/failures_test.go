@@ -253,10 +253,10 @@ func unknownTo(typ string) *script {
 func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := unknownTo("new")
-		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}})
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
 		o.append("old", "", "c")
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}})
 		pass(time.Hour)
 		given := s.given()
 		require.ElementsMatch(t, []string{"a", "c"}, given[:2], "b waits behind a, which has the same key")
