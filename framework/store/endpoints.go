@@ -17,8 +17,8 @@ type Endpoints interface {
 	AddEndpoint(ctx context.Context, tx Execer, e Endpoint, most int) error
 
 	// ChangeEndpoint replaces what people set of the endpoint with e's ID and Tenant: URL to
-	// Rate, DisabledReason and DisabledAt; and FailingSince and Trouble, which engines set.
-	// It raises Version, and reports whether the endpoint still had e's Version; if not, it
+	// Rate, DisabledReason and DisabledAt; and Trouble, which engines set. A FailingSince of zero
+	// replaces the present one, and any other keeps it. It raises Version, and reports whether the endpoint still had e's Version; if not, it
 	// changes nothing. While another transaction is changing the endpoint, ChangeEndpoint waits
 	// for it to end. ErrCollision: the isolation level does not allow waiting.
 	ChangeEndpoint(ctx context.Context, tx Execer, e Endpoint) (changed bool, err error)

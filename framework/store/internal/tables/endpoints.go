@@ -58,11 +58,15 @@ func (t *Tables) ChangeEndpoint(ctx context.Context, tx store.Execer, e store.En
 	if err != nil {
 		return false, err
 	}
+	failing := SQL(``) // a checkpoint may just end that it fails
+	if e.FailingSince.IsZero() {
+		failing = SQL(`failing_since = NULL,`)
+	}
 	err = t.run.within(ctx, tx, func(tx store.Execer) error {
 		n, err := t.run.writeIn(ctx, tx, "endpoints", "change endpoint "+e.ID, SQL(`UPDATE {endpoints} SET url = ?, description = ?, types = ?, only_if = ?, private = ?, rate = ?,
-			disabled_reason = ?, disabled_at = ?, failing_since = ?, trouble = ?, changed_at = {now}, version = version + 1
+			disabled_reason = ?, disabled_at = ?, ? trouble = ?, changed_at = {now}, version = version + 1
 			WHERE id = ? AND tenant = ? AND version = ?`, e.URL, e.Description, types, e.When, e.Private, e.Rate, e.DisabledReason,
-			t.run.Dialect.BindTime(e.DisabledAt), t.run.Dialect.BindTime(e.FailingSince), e.Trouble, e.ID, e.Tenant, e.Version))
+			t.run.Dialect.BindTime(e.DisabledAt), failing, e.Trouble, e.ID, e.Tenant, e.Version))
 		changed = n > 0
 		return err
 	})

@@ -133,11 +133,13 @@ func endpointsLimit(t *testing.T, o *kit.Outbox) {
 }
 
 func endpointsChange(t *testing.T, o *kit.Outbox) {
-	addEndpoints(t, o, endpoint("a", "e-1"), endpoint("a", "e-2"))
+	failing := endpoint("a", "e-1")
+	failing.FailingSince = kit.Moment
+	addEndpoints(t, o, failing, endpoint("a", "e-2"))
 	read := endpointOf(t, o, "e-1")
 	to := read
 	to.URL, to.Description, to.Types, to.When, to.Private, to.Rate = "https://example.org", odd, []string{"a", "b"}, "true", odd, "5/m"
-	to.DisabledReason, to.DisabledAt, to.FailingSince, to.Trouble = store.DisabledByPerson, kit.Moment, kit.Moment, odd
+	to.DisabledReason, to.DisabledAt, to.Trouble = store.DisabledByPerson, kit.Moment, odd
 	require.True(t, changeEndpoint(t, o, to))
 	got := endpointOf(t, o, "e-1")
 	require.False(t, got.ChangedAt.Before(read.ChangedAt))
@@ -146,11 +148,16 @@ func endpointsChange(t *testing.T, o *kit.Outbox) {
 
 	require.False(t, changeEndpoint(t, o, read), "it has changed since")
 	require.Equal(t, got, endpointOf(t, o, "e-1"))
-	to.DisabledReason, to.DisabledAt, to.FailingSince, to.Trouble = "", time.Time{}, time.Time{}, ""
+	to.DisabledReason, to.DisabledAt, to.Trouble = "", time.Time{}, ""
+	mark(t, o, store.EndpointMarks{Recovered: []string{"e-1"}})
+	require.True(t, changeEndpoint(t, o, to))
+	require.Zero(t, endpointOf(t, o, "e-1").FailingSince, "it has recovered since it was read")
+	mark(t, o, store.EndpointMarks{Failing: []string{"e-1"}})
+	to.Version, to.FailingSince = 3, time.Time{}
 	require.True(t, changeEndpoint(t, o, to))
 	require.True(t, changeEndpoint(t, o, endpointOf(t, o, "e-1")), "the same values are a change")
 	got = endpointOf(t, o, "e-1")
-	require.Equal(t, int64(4), got.Version)
+	require.Equal(t, int64(5), got.Version)
 	require.Zero(t, got.DisabledAt)
 	require.Zero(t, got.FailingSince)
 	require.Equal(t, int64(1), endpointOf(t, o, "e-2").Version)
