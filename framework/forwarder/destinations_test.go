@@ -193,7 +193,7 @@ func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
 // 48 of 96 tenants never answer, three quarters as many as there are slots: with each delivery to them waiting for its
 // timeout, those of two seconds would take all slots.
 func TestManyTenantsThatNeverAnswerCostTheOthersNothing(t *testing.T) {
-	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const tenants, dead, seconds, timeout = 96, 48, 24, 10 * time.Second
 		s := newHosts()
 		for i := range dead {

@@ -198,7 +198,8 @@ func (r *residence) forget(now time.Time) {
 		return
 	}
 	for id, k := range r.known {
-		if now.Sub(k.readAt) > Freshness {
+		limits := k.limiter != nil && k.limiter.TokensAt(now) < float64(k.limiter.Burst()) // otherwise a new one does the same
+		if now.Sub(k.readAt) > Freshness && !limits {
 			delete(r.known, id)
 		}
 	}
@@ -206,7 +207,8 @@ func (r *residence) forget(now time.Time) {
 
 // parsed returns what a row says. Of a row whose settings have not changed, nothing is parsed again.
 func (r *residence) parsed(row *store.Endpoint, asked time.Time) *known {
-	if old := r.known[row.ID]; old != nil && !old.deleted && old.Version == row.Version && old.row == row.Private+row.URL && old.CreatedAt.Equal(row.CreatedAt) && (old.until.IsZero() || asked.Before(old.until)) {
+	old := r.known[row.ID]
+	if old != nil && !old.deleted && old.Version == row.Version && old.row == row.Private+row.URL && old.CreatedAt.Equal(row.CreatedAt) && (old.until.IsZero() || asked.Before(old.until)) {
 		k := *old
 		k.FailingSince, k.Trouble, k.readAt = row.FailingSince, row.Trouble, asked
 		return &k
@@ -222,7 +224,10 @@ func (r *residence) parsed(row *store.Endpoint, asked time.Time) *known {
 	if k.When != "" {
 		k.when, k.noWhen = route.CompileCondition(k.When)
 	}
-	if k.Rate.Events > 0 {
+	switch {
+	case old != nil && old.limiter != nil && old.Rate == k.Rate:
+		k.limiter = old.limiter
+	case k.Rate.Events > 0:
 		k.limiter = rate.NewLimiter(rate.Limit(k.Rate.Events/k.Rate.Per.Seconds()), max(k.Rate.Burst, int(k.Rate.Events/k.Rate.Per.Seconds()), 1))
 	}
 	return k

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -44,7 +46,7 @@ type Sink struct {
 	client atomic.Pointer[httpsink.Client] // of the last Open
 
 	mu         sync.Mutex
-	residences map[string]*residence // by the name of the database
+	residences map[string]weak.Pointer[residence] // by the name of the database; its hooks keep one
 }
 
 var (
@@ -84,7 +86,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, limits: usualLimits, residences: make(map[string]*residence)}
+	s := &Sink{config: c, tenant: c.tenantName(), in: in, vault: v, limits: usualLimits, residences: make(map[string]weak.Pointer[residence])}
 	return s, s.Open(context.Background()) // reports the mistakes of connections
 }
 
@@ -140,14 +142,15 @@ func (s *Sink) Reside(database string, of forwarder.Store) (forwarder.Hooks, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.residences[database]
+	r := s.residences[database].Value()
 	if r == nil || r.store != usable {
 		publisher, err := outbox.New(registry.New(), usable, outbox.Config{MaxPayload: math.MaxInt32})
 		if err != nil {
 			return forwarder.Hooks{}, err
 		}
 		r = &residence{store: usable, publisher: publisher, vault: s.vault, known: make(map[string]*known), expected: make(map[string]bool)}
-		s.residences[database] = r
+		maps.DeleteFunc(s.residences, func(_ string, other weak.Pointer[residence]) bool { return other.Value() == nil })
+		s.residences[database] = weak.Make(r)
 	}
 	return forwarder.Hooks{Delivered: s.delivered(r), Parked: s.failed(r), Dead: s.failed(r)}, nil
 }
@@ -156,10 +159,10 @@ func (s *Sink) Reside(database string, of forwarder.Store) (forwarder.Hooks, err
 func (s *Sink) residenceOf(d *notification.Delivery) *residence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.residences[d.Metadata.Get(notification.MetadataDatabase)]; r != nil {
+	if r := s.residences[d.Metadata.Get(notification.MetadataDatabase)].Value(); r != nil {
 		return r
 	}
-	return s.residences[""]
+	return s.residences[""].Value()
 }
 
 // Destination returns the endpoint of a delivery, so that each has its own breaker. It is called for all deliveries

@@ -1,0 +1,65 @@
+package webhooks
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// A header takes much more memory than its bytes on the wire.
+func TestManyHeadersOfAnAnswerAreNotKept(t *testing.T) {
+	t.Parallel()
+	few := http.Header{"A": {"1", "2"}, "B": {"\x00\xff"}}
+	require.Equal(t, map[string][]string{"A": {"1", "2"}, "B": {"\uFFFD\uFFFD"}}, clean(few))
+	require.Len(t, clean(http.Header{"A": make([]string, maxValues+1)}), 1)
+	require.NotContains(t, clean(http.Header{"A": make([]string, maxValues+1)}), "A")
+	require.NotContains(t, clean(http.Header{"A": {string(make([]byte, maxBody))}}), "A")
+	require.Greater(t, sizeOf(store.Exchange{Header: clean(few), Body: "body"}), 3*headerBytes)
+}
+
+func TestARateOutlivesChangesOfItsEndpointAndForgetting(t *testing.T) {
+	t.Parallel()
+	l := NewLookup(t, nil)
+	row := store.Endpoint{ID: "limited", Version: 1, Rate: "1/h", Private: `{"secrets":[]}`}
+	asked := time.Now()
+	learn := func() *known { return l.r.learn([]store.Endpoint{row}, asked, nil)[0] }
+	first := learn()
+	require.True(t, first.limiter.Allow())
+	row.Version, row.Description = 2, "changed"
+	require.Same(t, first.limiter, learn().limiter)
+	for i := range maxKnown {
+		l.r.known[fmt.Sprint(i)] = &known{readAt: asked}
+	}
+	asked = asked.Add(time.Minute)
+	l.r.learn(nil, asked, nil)
+	require.Len(t, l.r.known, 1)
+	require.Same(t, first.limiter, learn().limiter)
+	row.Version, row.Rate = 3, "2/h"
+	require.NotSame(t, first.limiter, learn().limiter)
+}
+
+func TestAnOutboxThatIsNoLongerWorkedOnIsForgotten(t *testing.T) {
+	t.Parallel()
+	_, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
+	sink, err := New(sinks.Instance{Name: "customers"}, Config{})
+	require.NoError(t, err)
+	kept, err := sink.Reside("kept", s)
+	require.NoError(t, err)
+	_, err = sink.Reside("left", s)
+	require.NoError(t, err)
+	runtime.GC()
+	_, err = sink.Reside("new", s)
+	require.NoError(t, err)
+	require.Contains(t, sink.residences, "kept")
+	require.NotContains(t, sink.residences, "left")
+	runtime.KeepAlive(kept)
+}
