@@ -268,6 +268,26 @@ func TestAConditionThatFailsMarksTheEndpointAndLosesNothing(t *testing.T) {
 	})
 }
 
+func TestAnEndpointGetsEverythingWhileTheConditionsOfItsTenantTakeTooLong(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		s.forwarder.Sinks["customers"].Sink.(*webhooks.Sink).LimitThinking(1)
+		slow, other := newCustomer(t), newCustomer(t)
+		made, _ := s.createLike("slow", webhooks.Settings{URL: slow.URL, When: `len(filter(1..90000, # == 0)) > 0`})
+		s.createLike("other", webhooks.Settings{URL: other.URL, When: `payload.total > 5`})
+		all := []notification.Envelope{order("other", "1", "")}
+		for range 20 {
+			all = append(all, order("slow", "", ""))
+		}
+		s.publish(all...)
+		s.drain()
+		require.NotEmpty(t, slow.take())
+		require.Empty(t, other.take())
+		now, err := s.endpoints.Get(t.Context(), "slow", made.ID)
+		require.NoError(t, err)
+		require.Equal(t, "when: the conditions of all endpoints together take too long", now.Trouble)
+	})
+}
+
 func TestBothSecretsSignAfterARotation(t *testing.T) {
 	c := local
 	c.SecretOverlap = 3 * time.Second

@@ -29,15 +29,16 @@ const (
 )
 
 // limits are those of one checkpoint. If originals exceed them together, fewer are settled at once: see errFewer.
-type limits struct{ endpoints, published int }
+// thinking is what the conditions of one tenant may take at once.
+type limits struct {
+	endpoints, published int
+	thinking             time.Duration
+}
 
-var usualLimits = limits{endpoints: 20_000, published: 20_000}
+var usualLimits = limits{endpoints: 20_000, published: 20_000, thinking: 500 * time.Millisecond}
 
 // maxPublishedBytes bounds the bodies that one checkpoint publishes.
 const maxPublishedBytes = 64 << 20
-
-// maxThinking bounds the time for the conditions of one tenant in one checkpoint.
-const maxThinking = 500 * time.Millisecond
 
 // errFewer makes the engine settle fewer originals in one checkpoint.
 var errFewer = errors.New("too many deliveries to customers' endpoints in one checkpoint")
@@ -92,7 +93,7 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 	for _, k := range r.learn(rows, asked, nil) {
 		of[k.Tenant] = append(of[k.Tenant], k)
 	}
-	x := expansion{sink: s, check: r.store.CheckPayload, troubles: make(map[string]string), thought: make(map[string]time.Duration)}
+	x := expansion{sink: s, of: r, troubles: make(map[string]string)}
 	for i, d := range originals {
 		if err := x.add(ctx, d, of[d.Metadata.Get(s.tenant)]); err != nil {
 			return err
@@ -116,11 +117,10 @@ func (s *Sink) expand(ctx context.Context, r *residence, tx *sql.Tx, originals [
 // expansion is what one checkpoint publishes.
 type expansion struct {
 	sink     *Sink
-	check    func(payload []byte) error // why the log would refuse it
+	of       *residence
 	made     []notification.Envelope
 	bytes    int
-	troubles map[string]string        // why conditions failed, by endpoint
-	thought  map[string]time.Duration // how long conditions took, by tenant
+	troubles map[string]string // why conditions failed, by endpoint
 }
 
 // add adds a notification for each of a tenant's endpoints that matches.
@@ -139,7 +139,7 @@ func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints
 		}
 		if body == nil {
 			body = appendBody(nil, names[0], d.OccurredOn, d.Payload, isJSON(d.Metadata))
-			if x.check(body) != nil { // the database takes no JSON that is nested so deeply
+			if x.of.store.CheckPayload(body) != nil { // the database takes no JSON that is nested so deeply
 				body = appendBody(nil, names[0], d.OccurredOn, d.Payload, false)
 			}
 		}
@@ -150,8 +150,7 @@ func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints
 }
 
 // holds reports whether the condition of an endpoint holds. One that fails holds, so that nothing is lost, and is
-// not evaluated again in this checkpoint; so do the conditions of a tenant that take too long together, which would
-// hold up the other tenants.
+// not evaluated again in this checkpoint; so do the conditions of a tenant that take too long together.
 func (x *expansion) holds(ctx context.Context, facts *route.Facts, typ string, k *known) (bool, error) {
 	failed := func(why string) (bool, error) {
 		x.troubles[k.ID] = store.CutText("when: "+why, maxTrouble)
@@ -162,12 +161,12 @@ func (x *expansion) holds(ctx context.Context, facts *route.Facts, typ string, k
 		return true, nil
 	case k.noWhen != nil:
 		return failed(k.noWhen.Error())
-	case x.thought[k.Tenant] > maxThinking:
-		return failed("the conditions of this tenant take too long")
+	case !x.of.thinking.may(k.Tenant, x.sink.limits.thinking, time.Now()):
+		return failed("the conditions of all endpoints together take too long")
 	}
 	began := time.Now()
 	holds, err := facts.Holds(ctx, k.when)
-	x.thought[k.Tenant] += time.Since(began)
+	x.of.thinking.took(k.Tenant, began, time.Now())
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()

@@ -10,7 +10,12 @@ import (
 )
 
 // Limit sets how many endpoints a checkpoint reads, and how many notifications it publishes for them.
-func (s *Sink) Limit(endpoints, published int) { s.limits = limits{endpoints, published} }
+func (s *Sink) Limit(endpoints, published int) {
+	s.limits.endpoints, s.limits.published = endpoints, published
+}
+
+// LimitThinking sets how long the conditions of a tenant may take at once.
+func (s *Sink) LimitThinking(d time.Duration) { s.limits.thinking = d }
 
 // Lookup reads endpoints as the sink does.
 type Lookup struct{ r *residence }

@@ -63,3 +63,22 @@ func TestAnOutboxThatIsNoLongerWorkedOnIsForgotten(t *testing.T) {
 	require.NotContains(t, sink.residences, "left")
 	runtime.KeepAlive(kept)
 }
+
+func TestATenantsConditionsTakeATenthOfAProcessor(t *testing.T) {
+	t.Parallel()
+	const most = 500 * time.Millisecond
+	var of thinking
+	now := time.Now()
+	took := time.Duration(0)
+	for range 1000 {
+		if of.may("slow", most, now) {
+			of.took("slow", now, now.Add(20*time.Millisecond))
+			took += 20 * time.Millisecond
+		}
+		now = now.Add(20 * time.Millisecond)
+	}
+	require.InDelta(t, (most + 2*time.Second).Seconds(), took.Seconds(), 0.05, "in 20 s")
+	require.True(t, of.may("other", most, now))
+	require.False(t, of.may("slow", most, now))
+	require.True(t, of.may("slow", most, now.Add(time.Second)))
+}

@@ -35,6 +35,7 @@ type residence struct {
 	publisher *outbox.Publisher
 	vault     *vault
 	memory    memory
+	thinking  thinking
 
 	mu       sync.Mutex
 	known    map[string]*known
@@ -231,4 +232,37 @@ func (r *residence) parsed(row *store.Endpoint, asked time.Time) *known {
 		k.limiter = rate.NewLimiter(rate.Limit(k.Rate.Events/k.Rate.Per.Seconds()), max(k.Rate.Burst, int(k.Rate.Events/k.Rate.Per.Seconds()), 1))
 	}
 	return k
+}
+
+// thinking bounds the time that the conditions of one tenant take, which would hold up the others: a tenth of a
+// processor, and limits.thinking at once.
+type thinking struct {
+	mu   sync.Mutex
+	free map[string]time.Time // by tenant: when all of its time is free again
+}
+
+const thinkingShare = 10
+
+// may reports whether a tenant has time left, of most at once.
+func (t *thinking) may(tenant string, most time.Duration, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.free[tenant].Sub(now) < most*thinkingShare
+}
+
+// took records that a condition of a tenant was evaluated.
+func (t *thinking) took(tenant string, from, to time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.free == nil {
+		t.free = make(map[string]time.Time)
+	}
+	if len(t.free) >= maxKnown {
+		maps.DeleteFunc(t.free, func(_ string, free time.Time) bool { return free.Before(to) })
+	}
+	free := t.free[tenant]
+	if free.Before(from) {
+		free = from
+	}
+	t.free[tenant] = free.Add(to.Sub(from) * thinkingShare)
 }
