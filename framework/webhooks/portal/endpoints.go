@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/endpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
@@ -105,11 +106,11 @@ func (r *request) endpoint(ctx context.Context) (webhooks.Endpoint, error) {
 // endpointData is the page of an endpoint.
 type endpointData struct {
 	webhooks.Endpoint
-	deliveriesView
-	Chart    chart
-	Config   webhooks.Config
-	Since    time.Time // the default of recovering
-	Attempts attemptsData
+	Deliveries endpoint.Deliveries
+	Chart      chart
+	Config     webhooks.Config
+	Since      time.Time // the default of recovering
+	Attempts   attemptsData
 }
 
 func endpointPage(ctx context.Context, r *request) (any, error) {
@@ -119,7 +120,7 @@ func endpointPage(ctx context.Context, r *request) (any, error) {
 	}
 	now := time.Now().UTC()
 	data := endpointData{Endpoint: e, Config: r.endpoints.Config(), Since: now.Add(-24 * time.Hour)}
-	if data.deliveriesView, err = r.deliveries(ctx); err != nil {
+	if data.Deliveries, err = r.deliveries(ctx); err != nil {
 		return nil, err
 	}
 	hours, err := r.endpoints.Hours(ctx, r.tenant, r.id, chartBegins(now))
@@ -143,16 +144,8 @@ func getEndpoint(ctx context.Context, r *request) (any, error) {
 }
 
 // deliveries counts the deliveries to the endpoint of the path that have not succeeded.
-func (r *request) deliveries(ctx context.Context) (of deliveriesView, err error) {
-	counts, err := r.endpoints.Waiting(ctx, r.tenant, r.id)
-	for state, n := range counts {
-		if state == store.StateDead {
-			of.Dead += n
-		} else {
-			of.Waiting += n
-		}
-	}
-	return of, err
+func (r *request) deliveries(ctx context.Context) (endpoint.Deliveries, error) {
+	return endpoint.DeliveriesOf(ctx, r.endpoints, r.tenant, r.id)
 }
 
 // update changes the endpoint of the path, if it has a version; 0 is any.
@@ -340,5 +333,5 @@ func test(ctx context.Context, r *request) (any, error) {
 	defer r.portal.tests.leave(r.tenant)
 	answer, err := r.endpoints.SendTest(ctx, r.tenant, r.id)
 	a := tested(answer)
-	return r.either(page{name: "attempt", data: attemptData{a, r.id}}, viewOfExchange(&a)), err
+	return r.either(page{name: "attempt", data: attemptData{a, r.id}}, viewOfTest(&a)), err
 }
