@@ -34,6 +34,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/internal/look"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
@@ -97,7 +98,7 @@ func New(e *webhooks.Endpoints, c Config) (http.Handler, error) {
 	}
 	asJSON, err := json.MarshalIndent(document, "", "  ")
 	p.files = map[string]file{
-		"/static/style.css": {"text/css; charset=utf-8", bytes.Replace(style, []byte(accents(DefaultAccent, DefaultAccentDark)), []byte(accents(c.Accent, c.AccentDark)), 1)},
+		"/static/style.css": {"text/css; charset=utf-8", look.Style(c.Accent, c.AccentDark, style)},
 		"/static/icon.svg":  {"image/svg+xml", icon},
 		"/api/openapi.yaml": {"application/yaml", described},
 		"/api/openapi.json": {"application/json", asJSON},
