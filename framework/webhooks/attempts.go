@@ -40,7 +40,7 @@ func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchang
 		a.Error = store.CutText(ForCustomer(err), maxError)
 	}
 	if s.records(a) {
-		a.Request, a.Answer = exchanges(sent, d.Payload, &k.Endpoint)
+		a.Request, a.Answer = exchanges(sent, d.Payload, k.Headers, k.keys)
 	}
 	return a
 }
@@ -81,15 +81,22 @@ func (s *Sink) records(a *attempt) bool {
 const masked = "***"
 
 // exchanges returns the beginnings of a request and of its answer, as they are recorded: without the values
-// of extra headers, which may be secret.
-func exchanges(sent httpsink.Exchange, body []byte, to *Endpoint) (request, answer store.Exchange) {
+// of extra headers, which may be secret, and without keys, also where the answer repeats them.
+func exchanges(sent httpsink.Exchange, body []byte, headers map[string]string, keys httpsink.Keys) (request, answer store.Exchange) {
 	request = store.Exchange{Header: clean(sent.RequestHeader), Body: beginning(body)}
-	for name := range to.Headers {
+	for name := range headers {
 		if name = http.CanonicalHeaderKey(name); request.Header[name] != nil {
 			request.Header[name] = []string{masked}
 		}
 	}
-	return request, store.Exchange{Header: clean(sent.Header), Body: beginning(sent.Body)}
+	mask := keys.Mask(headers)
+	answer = store.Exchange{Header: clean(sent.Header), Body: text(mask(string(sent.Body)))}
+	for _, values := range answer.Header {
+		for i := range values {
+			values[i] = mask(values[i])
+		}
+	}
+	return request, answer
 }
 
 // maxValues is how many values of headers are recorded of a request or an answer.

@@ -22,6 +22,8 @@ func TestCredentialsAreRemovedFromTexts(t *testing.T) {
 	t.Parallel()
 	c := New("short", "hunter2", "hunter2-and-more")
 	require.Equal(t, "a *** b *** short", c.Text("a hunter2-and-more b hunter2 short"))
+	c = c.WithShort("abcd", "abc").With("efghij", "efgh")
+	require.Equal(t, "*** *** *** abc efgh", c.Text("hunter2 abcd efghij abc efgh"))
 	require.Equal(t, "***", c.With("another").Text("another"))
 	require.Equal(t, "a ", c.TrimCut("a hunte"))
 	require.Equal(t, "hunter2", Credentials{}.Text("hunter2"))
