@@ -152,7 +152,7 @@ func TestAChangeOfAnOlderVersionIsRefused(t *testing.T) {
 func TestMistakesAreNamedByField(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	a := s.call("POST", "/endpoints", `{"url": "ftp://acme.example/", "description": "`+strings.Repeat("x", 501)+`", "types": ["nothing.*"], "when": "payload.", "headers": {"Host": "x"}, "secret": "whsec_x"}`)
+	a := s.call("POST", "/endpoints", `{"url": "ftp://acme.example/", "description": "`+strings.Repeat("ä", 1001)+`", "types": ["nothing.*"], "when": "payload.", "headers": {"Host": "x"}, "secret": "whsec_x"}`)
 	require.Equal(t, http.StatusUnprocessableEntity, a.status, a.text)
 	var fields []string
 	for _, m := range a.body["errors"].([]any) {
