@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -50,11 +51,14 @@ func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchang
 func ForCustomer(err error) string {
 	var name *net.DNSError
 	var network *net.OpError
+	var call *os.SyscallError
 	switch {
 	case errors.Is(err, httpsink.ErrGuarded):
 		return "no connection: the address of the host is not public"
 	case errors.As(err, &name):
 		return "no connection: the name of the host cannot be found"
+	case errors.As(err, &call):
+		return "no connection: " + call.Err.Error()
 	case errors.As(err, &network) && network.Err != nil:
 		return "no connection: " + network.Err.Error()
 	}

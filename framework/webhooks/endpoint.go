@@ -181,8 +181,8 @@ func checkText(text string, most int) error {
 
 // checkPattern reports why a pattern selects no types. If the types are known, it must match one.
 func checkPattern(pattern string, types *registry.Registry) error {
-	if err := route.ValidatePattern(pattern); err != nil {
-		return err
+	if route.ValidatePattern(pattern) != nil {
+		return fmt.Errorf("%q is no pattern: use a type, a prefix followed by .*, or *", pattern)
 	}
 	if strings.HasPrefix(pattern, "_") {
 		return fmt.Errorf("%q is reserved: types that begin with _ are never delivered to customers", pattern)
@@ -190,14 +190,12 @@ func checkPattern(pattern string, types *registry.Registry) error {
 	if types == nil || len(types.Types()) == 0 {
 		return nil
 	}
-	var names []string
 	for _, t := range types.Types() {
 		if matchesAny([]string{pattern}, append([]string{t.Name}, t.Aliases...)) {
 			return nil
 		}
-		names = append(names, t.Name)
 	}
-	return fmt.Errorf("%q matches no type; there are %s", pattern, strings.Join(names, ", "))
+	return fmt.Errorf("%q matches no type", pattern) // it names none, since a portal may hide some
 }
 
 // matchesAny reports whether one of the patterns matches one of the names of a type.

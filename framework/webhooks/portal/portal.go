@@ -163,7 +163,7 @@ func (p *portal) admit(r *http.Request) (string, error) {
 	tenant, err := p.Authorize(r)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
-		return "", problemOf(http.StatusUnauthorized, "log in")
+		return "", problemOf(http.StatusUnauthorized, "you are not logged in, or not any more: log in, and try again")
 	case err != nil:
 		p.Logger.Warn("a request to the portal was refused", "reason", err, "method", r.Method, "path", r.URL.Path)
 		return "", problemOf(http.StatusForbidden, "you may not use this")
