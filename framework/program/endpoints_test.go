@@ -320,7 +320,7 @@ func TestTheConfigurationOfWebhooksIsShownWithoutItsKeys(t *testing.T) {
 	r := waybill(t, "config", "show", "-c", file)
 	require.Zero(t, r.code, r.stderr)
 	require.NotContains(t, r.stdout, key)
-	for _, want := range []string{"encryption_keys: ['***']", "secret_overlap: 24h", "mode: off", "allow_http: true", "timeout: 3s", "threshold: 64"} {
+	for _, want := range []string{"encryption_keys: ['***']", "secret_overlap: 24h", "mode: off", "allow_http: true", "timeout: 3s", "threshold: 256"} {
 		require.Contains(t, r.stdout, want)
 	}
 	r = waybill(t, "config", "check", "--offline", "-c", writeFile(t, o.selling("guard: off, encryption_keys: [short], tenant: metadata.endpoint")))

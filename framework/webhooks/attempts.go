@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchang
 		a.Error = store.CutText(ForCustomer(err), maxError)
 	}
 	if s.records(a) {
-		a.Request, a.Answer = exchanges(sent, d.Payload, &k.Endpoint)
+		a.Request, a.Answer = exchanges(sent, d.Payload, k.Headers, k.keys)
 	}
 	return a
 }
@@ -50,11 +51,14 @@ func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchang
 func ForCustomer(err error) string {
 	var name *net.DNSError
 	var network *net.OpError
+	var call *os.SyscallError
 	switch {
 	case errors.Is(err, httpsink.ErrGuarded):
 		return "no connection: the address of the host is not public"
 	case errors.As(err, &name):
 		return "no connection: the name of the host cannot be found"
+	case errors.As(err, &call):
+		return "no connection: " + call.Err.Error()
 	case errors.As(err, &network) && network.Err != nil:
 		return "no connection: " + network.Err.Error()
 	}
@@ -81,15 +85,22 @@ func (s *Sink) records(a *attempt) bool {
 const masked = "***"
 
 // exchanges returns the beginnings of a request and of its answer, as they are recorded: without the values
-// of extra headers, which may be secret.
-func exchanges(sent httpsink.Exchange, body []byte, to *Endpoint) (request, answer store.Exchange) {
+// of extra headers, which may be secret, and without keys, also where the answer repeats them.
+func exchanges(sent httpsink.Exchange, body []byte, headers map[string]string, keys httpsink.Keys) (request, answer store.Exchange) {
 	request = store.Exchange{Header: clean(sent.RequestHeader), Body: beginning(body)}
-	for name := range to.Headers {
+	for name := range headers {
 		if name = http.CanonicalHeaderKey(name); request.Header[name] != nil {
 			request.Header[name] = []string{masked}
 		}
 	}
-	return request, store.Exchange{Header: clean(sent.Header), Body: beginning(sent.Body)}
+	mask := keys.Mask(headers)
+	answer = store.Exchange{Header: clean(sent.Header), Body: text(mask(string(sent.Body)))}
+	for _, values := range answer.Header {
+		for i := range values {
+			values[i] = mask(values[i])
+		}
+	}
+	return request, answer
 }
 
 // maxValues is how many values of headers are recorded of a request or an answer.

@@ -51,12 +51,13 @@ func (e *FieldError) Unwrap() error { return e.Err }
 type Settings struct {
 	// URL gets the requests; https, unless Config.AllowHTTP. Required.
 	URL string
-	// Description is for people, at most 500 characters.
+	// Description is for people, at most 2,000 bytes.
 	Description string
-	// Types are the types to deliver: patterns as in routes. Default: all, which is *.
+	// Types are the types to deliver: patterns as in routes, at most 100 with 8 KiB in all. Default: all, which is *.
 	Types []string
 	// When is a condition in the language of routes, such as payload.total > 100. If it fails for a
-	// notification, the notification is delivered, and the endpoint's Trouble says so. Default: always.
+	// notification, the notification is delivered, and the endpoint's Trouble says so. At most 2,000 bytes. Default:
+	// always.
 	When string
 	// Headers are extra headers of each request. They are kept like secrets.
 	Headers map[string]string
@@ -109,15 +110,16 @@ func (e *Endpoint) Enabled() bool { return e.DisabledReason == "" }
 // deliveries wait, and it can only be deleted.
 func (e *Endpoint) Locked() error { return e.broken }
 
-// Limits of the texts of an endpoint.
+// Limits of the texts of an endpoint, in bytes: databases check the tenant in bytes.
 const (
 	maxTenant      = 255
 	maxKey         = 255
 	maxURL         = 2000
-	maxDescription = 500
-	maxTypes       = 100
+	maxDescription = 2000
+	maxTypes       = 100 // patterns
+	maxTypeBytes   = 8 << 10
 	maxWhen        = 2000
-	maxHeaders     = 20
+	maxHeaders     = 20 // headers
 	maxHeaderBytes = 4 << 10
 )
 
@@ -138,11 +140,12 @@ func (s *Settings) check(c *Config, types *registry.Registry) error {
 		mistake("url", c.CheckURL(s.URL))
 	}
 	mistake("description", checkText(s.Description, maxDescription))
-	if len(s.Types) > maxTypes {
-		mistake("types", fmt.Errorf("are %d, more than %d; use prefixes such as order.*", len(s.Types), maxTypes))
-	}
-	for _, pattern := range s.Types {
-		mistake("types", checkPattern(pattern, types))
+	if bytes := len(strings.Join(s.Types, "")); len(s.Types) > maxTypes || bytes > maxTypeBytes {
+		mistake("types", fmt.Errorf("are %d with %d bytes, more than %d or %d bytes; use prefixes such as order.*", len(s.Types), bytes, maxTypes, maxTypeBytes))
+	} else {
+		for _, pattern := range s.Types {
+			mistake("types", checkPattern(pattern, types))
+		}
 	}
 	if err := checkText(s.When, maxWhen); err != nil {
 		mistake("when", err)
@@ -170,16 +173,16 @@ func checkText(text string, most int) error {
 	switch {
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		return errors.New("is not text: it is not UTF-8, or contains a NUL byte")
-	case utf8.RuneCountInString(text) > most:
-		return fmt.Errorf("has %d characters, more than %d", utf8.RuneCountInString(text), most)
+	case len(text) > most:
+		return fmt.Errorf("is %d bytes long, more than %d", len(text), most)
 	}
 	return nil
 }
 
 // checkPattern reports why a pattern selects no types. If the types are known, it must match one.
 func checkPattern(pattern string, types *registry.Registry) error {
-	if err := route.ValidatePattern(pattern); err != nil {
-		return err
+	if route.ValidatePattern(pattern) != nil {
+		return fmt.Errorf("%q is no pattern: use a type, a prefix followed by .*, or *", pattern)
 	}
 	if strings.HasPrefix(pattern, "_") {
 		return fmt.Errorf("%q is reserved: types that begin with _ are never delivered to customers", pattern)
@@ -187,14 +190,12 @@ func checkPattern(pattern string, types *registry.Registry) error {
 	if types == nil || len(types.Types()) == 0 {
 		return nil
 	}
-	var names []string
 	for _, t := range types.Types() {
 		if matchesAny([]string{pattern}, append([]string{t.Name}, t.Aliases...)) {
 			return nil
 		}
-		names = append(names, t.Name)
 	}
-	return fmt.Errorf("%q matches no type; there are %s", pattern, strings.Join(names, ", "))
+	return fmt.Errorf("%q matches no type", pattern) // it names none, since a portal may hide some
 }
 
 // matchesAny reports whether one of the patterns matches one of the names of a type.

@@ -117,7 +117,7 @@ func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint
 	if len(n.Types) == 0 {
 		n.Types = []string{"*"}
 	}
-	if err := e.check(&n); err != nil {
+	if err := e.Check(&n); err != nil {
 		return Endpoint{}, "", err
 	}
 	tx, err := e.execer()
@@ -177,8 +177,9 @@ func (e *Endpoints) made(ctx context.Context, id string, n *NewEndpoint) (Endpoi
 	return found, shown(now), nil
 }
 
-// check returns all mistakes of a new endpoint.
-func (e *Endpoints) check(n *NewEndpoint) error {
+// Check returns the mistakes of a new endpoint, as [ErrInvalid], for which Create would refuse it; nil if there are
+// none. It asks no database.
+func (e *Endpoints) Check(n *NewEndpoint) error {
 	var mistakes []error
 	switch err := checkText(n.Tenant, maxTenant); {
 	case n.Tenant == "":

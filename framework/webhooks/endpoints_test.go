@@ -2,6 +2,7 @@ package webhooks_test
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,7 +176,7 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			n           webhooks.NewEndpoint
 		}{
 			{"tenant", "is missing", webhooks.NewEndpoint{Settings: webhooks.Settings{URL: url}}},
-			{"tenant", "more than 255", webhooks.NewEndpoint{Tenant: strings.Repeat("a", 256), Settings: webhooks.Settings{URL: url}}},
+			{"tenant", "256 bytes long, more than 255", webhooks.NewEndpoint{Tenant: strings.Repeat("ä", 128), Settings: webhooks.Settings{URL: url}}},
 			{"url", "is missing", webhooks.NewEndpoint{Tenant: "acme"}},
 			{"url", "https", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "http://acme.example/"}}},
 			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://127.0.0.1/"}}},
@@ -184,13 +185,16 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://user:password@acme.example/"}}},
 			{"url", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "acme.example/hooks"}}},
 			{"url", "2000", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url + strings.Repeat("a", 2000)}}},
-			{"description", "more than 500", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Description: strings.Repeat("ä", 501)}}},
+			{"description", "2002 bytes long, more than 2000", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Description: strings.Repeat("ä", 1001)}}},
 			{"description", "NUL", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Description: "a\x00"}}},
-			{"types", "there are order.placed", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"bill.*"}}}},
+			{"types", "are 101 with 303 bytes, more than 100", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: slices.Repeat([]string{"a.*"}, 101)}}},
+			{"types", "are 50 with 10000 bytes, more than 100 or 8192 bytes", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: slices.Repeat([]string{strings.Repeat("a", 200)}, 50)}}},
+			{"types", `"bill.*" matches no type`, webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"bill.*"}}}},
 			{"types", "pattern", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"*.placed"}}}},
 			{"types", "reserved", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"_webhooks"}}}},
 			{"when", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, When: "payload.total >"}}},
 			{"when", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, When: "1 + 1"}}},
+			{"when", "2015 bytes long, more than 2000", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, When: `payload.a == "` + strings.Repeat("ä", 1000) + `"`}}},
 			{"headers", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"Webhook-Id": "1"}}}},
 			{"headers", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"X-A": "a\r\nB: c"}}}},
 			{"rate", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Rate: settings.Rate{Events: -1, Per: time.Second}}}},
@@ -212,6 +216,9 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, all)
 
+		longest := webhooks.Settings{URL: url, Description: strings.Repeat("ä", 1000), When: `payload.a == "` + strings.Repeat("ä", 992) + `"`, Types: slices.Repeat([]string{"order.*"}, 100)}
+		_, _, err = e.Create(t.Context(), webhooks.NewEndpoint{Tenant: strings.Repeat("ä", 127), Settings: longest})
+		require.NoError(t, err, "each database holds the longest texts")
 		for range 2 {
 			_, _, err = e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Types: []string{"order.created"}}})
 			require.NoError(t, err)

@@ -123,7 +123,7 @@ func TestWhatCustomersSeeOfErrorsNamesNothingInside(t *testing.T) {
 		all, err := s.endpoints.Attempts(t.Context(), store.AttemptQuery{Tenant: "acme"})
 		require.NoError(t, err)
 		require.Len(t, all, 1)
-		require.Contains(t, all[0].Error, "connection refused")
+		require.Equal(t, "no connection: connection refused", all[0].Error)
 		require.NotContains(t, all[0].Error, address)
 		nowhere, _ := s.create("acme", "http://no-such-host.invalid/")
 		answer, err := s.endpoints.SendTest(t.Context(), "acme", nowhere.ID)

@@ -2,11 +2,14 @@ package webhooks_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -121,6 +124,38 @@ func TestADeliveryIsSentAgainWhetherItHadFailedOrNot(t *testing.T) {
 		_, err = s.endpoints.Disable(t.Context(), "acme", made.ID, "")
 		require.NoError(t, err)
 		require.ErrorIs(t, s.endpoints.Resend(t.Context(), "acme", all[1].ID), webhooks.ErrDisabled)
+	})
+}
+
+func TestWhatAnEndpointRepeatsOfItsHeadersAndSecretsIsMasked(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		c := newCustomer(t)
+		made, secret := s.createLike("acme", webhooks.Settings{URL: c.URL, Headers: map[string]string{"X-Token": `top"secret`, "X-Pin": "9753", "X-Short": "975", "Authorization": "Bearer abc-token"}})
+		c.answers(func(w http.ResponseWriter, r request) {
+			_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			w.Header()["X-Echo"] = []string{r.Header.Get("X-Token"), "pin=" + r.Header.Get("X-Pin"), r.Header.Get("Authorization")}
+			w.Header().Set("Location", "/login?pin="+r.Header.Get("X-Pin"))
+			w.WriteHeader(http.StatusFound)
+			assert.NoError(t, json.NewEncoder(w).Encode([]any{r.Header, secret, token, []byte(token), "x=975"}))
+			_, _ = w.Write([]byte(strings.Repeat(".", 8<<10)))
+		})
+		s.publish(order("acme", "1", ""))
+		s.drain()
+		attempts, err := s.endpoints.Attempts(t.Context(), store.AttemptQuery{Tenant: "acme", Endpoint: made.ID})
+		require.NoError(t, err)
+		require.Len(t, attempts, 1)
+		tested, err := s.endpoints.SendTest(t.Context(), "acme", made.ID)
+		require.NoError(t, err)
+		for what, all := range map[string][]any{
+			"recorded": {attempts[0].Error, attempts[0].Request, attempts[0].Answer}, "tested": {webhooks.ForCustomer(tested.Err), tested.Err.Error(), tested.Request, tested.Answer},
+		} {
+			shown := fmt.Sprint(all...)
+			for _, never := range []string{`top"secret`, `top\"secret`, "9753", "abc-token", "YWJjLXRva2Vu", strings.TrimPrefix(secret, "whsec_")} {
+				require.NotContains(t, shown, never, what)
+			}
+			require.Contains(t, shown, "x=975", "a shorter text would be in ordinary words")
+			require.Contains(t, shown, "X-Echo:[*** pin=*** ***]", what)
+		}
 	})
 }
 

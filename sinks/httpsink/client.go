@@ -151,16 +151,10 @@ func (c *Client) requestOf(p Post) (request, error) {
 	w.set(headerContentType, defaultContentType)
 	w.finish(p.Keys.keys, encodeValue(p.ID), at, p.Body)
 	return request{
-		to:     newEndpoint(c.template.Method, u),
-		header: w.header,
-		body:   p.Body,
-		excerpt: func() excerpt {
-			var values []string
-			for _, v := range headers {
-				values = append(values, v...)
-			}
-			return excerpt{sinks.MaxAnswer, p.Keys.credentials.With(values...)}
-		},
+		to:          newEndpoint(c.template.Method, u),
+		header:      w.header,
+		body:        p.Body,
+		excerpt:     func() excerpt { return excerpt{sinks.MaxAnswer, p.Keys.with(p.Header)} },
 		wholeAnswer: true,
 	}, nil
 }

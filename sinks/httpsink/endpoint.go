@@ -144,6 +144,33 @@ type Keys struct {
 	credentials redact.Credentials
 }
 
+// Mask returns a function for texts of the answer to a request with these headers: it replaces what some servers
+// repeat, the secrets and each value of at least 4 bytes, by "***", also if it is escaped, encoded, or cut off at the
+// end of the body of an [Exchange].
+func (k Keys) Mask(headers map[string]string) func(text string) string {
+	credentials := k.with(headers)
+	return func(text string) string {
+		masked := credentials.Text(text)
+		if len(text) >= maxExchangeBody {
+			masked = credentials.TrimCut(masked)
+		}
+		return masked
+	}
+}
+
+// with returns what answers to a request must not repeat.
+func (k Keys) with(headers map[string]string) redact.Credentials {
+	var values []string
+	for name, value := range headers {
+		value = strings.TrimSpace(value)
+		values = append(values, value)
+		if _, token, found := strings.Cut(value, " "); found && strings.HasSuffix(http.CanonicalHeaderKey(name), "Authorization") {
+			values = append(values, token)
+		}
+	}
+	return k.credentials.WithShort(values...)
+}
+
 // ParseSecrets parses secrets by the rules of [CheckSecret]. The error joins all mistakes, and does
 // not quote a secret.
 func ParseSecrets(secrets []string) (Keys, error) {

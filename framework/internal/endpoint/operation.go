@@ -138,16 +138,29 @@ func (o *Outcome) View() any {
 	return view
 }
 
-// Waiting counts the deliveries to an endpoint that are tried again, and those that have failed for good.
-type Waiting struct {
+// Deliveries counts the deliveries to an endpoint that are tried again, and those that have failed for good.
+type Deliveries struct {
 	Waiting int64 `json:"waiting"`
 	Dead    int64 `json:"dead"`
+}
+
+// DeliveriesOf counts the deliveries to an endpoint that have not succeeded.
+func DeliveriesOf(ctx context.Context, all *webhooks.Endpoints, tenant, id string) (of Deliveries, err error) {
+	counts, err := all.Waiting(ctx, tenant, id)
+	for state, n := range counts {
+		if state == store.StateDead {
+			of.Dead += n
+		} else {
+			of.Waiting += n
+		}
+	}
+	return of, err
 }
 
 // Whole is an endpoint with what has become of its deliveries.
 type Whole struct {
 	View
-	Deliveries Waiting       `json:"deliveries"`
+	Deliveries Deliveries    `json:"deliveries"`
 	Attempts   []AttemptView `json:"attempts"`
 }
 
@@ -161,20 +174,12 @@ func Show(ctx context.Context, all *webhooks.Endpoints, id string) (Whole, error
 		return Whole{}, err
 	}
 	whole := Whole{View: ViewOf(&e), Attempts: []AttemptView{}}
-	counts, err := all.Waiting(ctx, e.Tenant, id)
-	if err != nil {
+	if whole.Deliveries, err = DeliveriesOf(ctx, all, e.Tenant, id); err != nil {
 		return Whole{}, err
-	}
-	for state, n := range counts {
-		if state == store.StateDead {
-			whole.Deliveries.Dead += n
-		} else {
-			whole.Deliveries.Waiting += n
-		}
 	}
 	attempts, err := all.Attempts(ctx, store.AttemptQuery{Tenant: e.Tenant, Endpoint: id, Limit: shownAttempts})
 	for i := range attempts {
-		whole.Attempts = append(whole.Attempts, viewOfAttempt(&attempts[i]))
+		whole.Attempts = append(whole.Attempts, AttemptViewOf(&attempts[i]))
 	}
 	return whole, err
 }

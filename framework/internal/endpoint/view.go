@@ -8,10 +8,15 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// View is an endpoint as JSON. Values of headers are masked.
+// View is an endpoint as JSON, for operators.
 type View struct {
+	OwnView
+	Tenant string `json:"tenant"`
+}
+
+// OwnView is an endpoint as JSON, for its tenant. Values of headers are masked.
+type OwnView struct {
 	ID             string            `json:"id"`
-	Tenant         string            `json:"tenant"`
 	URL            string            `json:"url"`
 	Description    string            `json:"description"`
 	Types          []string          `json:"types"`
@@ -29,21 +34,26 @@ type View struct {
 	Secret         string            `json:"secret,omitempty"` // of a new or rotated endpoint
 }
 
-// ViewOf returns an endpoint as JSON.
+// ViewOf returns an endpoint for operators, with what is wrong with the keys of the installation.
 func ViewOf(e *webhooks.Endpoint) View {
-	headers := make(map[string]string, len(e.Headers))
-	for name := range e.Headers {
-		headers[name] = Masked
-	}
-	view := View{
-		ID: e.ID, Tenant: e.Tenant, URL: e.URL, Description: e.Description, Types: e.Types, When: e.When, Headers: headers, Rate: e.Rate.String(),
-		Enabled: e.Enabled(), DisabledReason: e.DisabledReason, DisabledAt: e.DisabledAt, FailingSince: e.FailingSince, Trouble: e.Trouble,
-		CreatedAt: e.CreatedAt, ChangedAt: e.ChangedAt, Version: e.Version,
-	}
+	view := View{OwnViewOf(e), e.Tenant}
 	if err := e.Locked(); err != nil {
 		view.Trouble = err.Error()
 	}
 	return view
+}
+
+// OwnViewOf returns an endpoint for its tenant.
+func OwnViewOf(e *webhooks.Endpoint) OwnView {
+	headers := make(map[string]string, len(e.Headers))
+	for name := range e.Headers {
+		headers[name] = Masked
+	}
+	return OwnView{
+		ID: e.ID, URL: e.URL, Description: e.Description, Types: e.Types, When: e.When, Headers: headers, Rate: e.Rate.String(),
+		Enabled: e.Enabled(), DisabledReason: e.DisabledReason, DisabledAt: e.DisabledAt, FailingSince: e.FailingSince, Trouble: e.Trouble,
+		CreatedAt: e.CreatedAt, ChangedAt: e.ChangedAt, Version: e.Version,
+	}
 }
 
 // State returns a word or two for what an endpoint does: its worst trouble.
@@ -78,7 +88,8 @@ type AnswerView struct {
 	Error      string    `json:"error,omitempty"`
 }
 
-func viewOfAttempt(a *store.Attempt) AttemptView {
+// AttemptViewOf returns an attempt as JSON.
+func AttemptViewOf(a *store.Attempt) AttemptView {
 	return AttemptView{a.ID, a.Delivery, a.Notification, a.Type, a.Number, AnswerView{a.At.UTC(), a.Duration.Milliseconds(), a.Error == "", a.Status, a.Error}}
 }
 

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,7 +152,7 @@ func TestAChangeOfAnOlderVersionIsRefused(t *testing.T) {
 func TestMistakesAreNamedByField(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	a := s.call("POST", "/endpoints", `{"url": "ftp://acme.example/", "description": "`+strings.Repeat("x", 501)+`", "types": ["nothing.*"], "when": "payload.", "headers": {"Host": "x"}, "secret": "whsec_x"}`)
+	a := s.call("POST", "/endpoints", `{"url": "ftp://acme.example/", "description": "`+strings.Repeat("ä", 1001)+`", "types": ["nothing.*"], "when": "payload.", "headers": {"Host": "x"}, "secret": "whsec_x"}`)
 	require.Equal(t, http.StatusUnprocessableEntity, a.status, a.text)
 	var fields []string
 	for _, m := range a.body["errors"].([]any) {
@@ -309,4 +311,48 @@ func TestTypesAreDescribed(t *testing.T) {
 	})
 	require.Equal(t, map[string]any{"type": "audit.done", "description": "About audit.done", "schema": map[string]any{"type": "object"}}, s.call("GET", "/types", "").body["types"].([]any)[0])
 	require.Contains(t, s.get("/new").text, "About order.placed")
+}
+
+func TestTestsOfOneTenantThatWaitLeaveTurnsToOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(_ *portal.Config, of *webhooks.Config) { of.Timeout = 2 * time.Minute })
+	asked, answer := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-answer
+	}))
+	t.Cleanup(slow.Close)
+	release := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(release)
+	quick := receiver(t, 200, nil, "")
+	test := func(tenant string, e webhooks.Endpoint) int {
+		return s.ask(tenant, http.MethodPost, "/api/endpoints/"+e.ID+"/test", "").status
+	}
+	ended := make(chan int, 4)
+	answering := map[string]webhooks.Endpoint{}
+	for _, tenant := range []string{"acme", "globex", "initech"} {
+		answering[tenant] = s.create(tenant, webhooks.Settings{URL: quick})
+	}
+	for _, tenant := range []string{"acme", "globex"} { // each takes all of its turns, whatever others have taken
+		waiting := s.create(tenant, webhooks.Settings{URL: slow.URL})
+		for range 2 {
+			go func() {
+				status := 0
+				defer func() { ended <- status }()
+				status = test(tenant, waiting)
+			}()
+			select {
+			case <-asked:
+			case status := <-ended:
+				require.Fail(t, "it did not wait", "%s: %d", tenant, status)
+			}
+		}
+		require.Equal(t, http.StatusTooManyRequests, test(tenant, answering[tenant]), tenant)
+	}
+	require.Equal(t, http.StatusOK, test("initech", answering["initech"]))
+	release()
+	for range 4 {
+		require.Equal(t, http.StatusOK, <-ended)
+	}
+	require.Equal(t, http.StatusOK, test("acme", answering["acme"]), "a test that has ended leaves its turn")
 }

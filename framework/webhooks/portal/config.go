@@ -10,12 +10,14 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/waybill-go/waybill/framework/internal/look"
 )
 
 // The default colours of links and buttons.
 const (
-	DefaultAccent     = "#0b5cad"
-	DefaultAccentDark = "#7cb9ff"
+	DefaultAccent     = look.Accent
+	DefaultAccentDark = look.AccentDark
 )
 
 // Config configures a portal. Only Authorize is required.
@@ -33,7 +35,7 @@ type Config struct {
 	// Logo is the address of a picture beside the name: a path of this server, or an https URL. Default: none.
 	Logo string
 	// Accent and AccentDark are the colours of links and buttons, on light and on dark ground, as #rrggbb.
-	// Choose ones whose contrast to nearly white and to nearly black is at least 4.5 to 1, as WCAG demands. Default: [DefaultAccent] and [DefaultAccentDark].
+	// Their contrast to nearly white and to nearly black must be at least 4.5 to 1, as WCAG demands. Default: [DefaultAccent] and [DefaultAccentDark].
 	Accent, AccentDark string
 	// Frames are the origins whose pages may show the portal in a frame, such as https://app.example. A page of
 	// the portal's own origin always may.
@@ -82,6 +84,8 @@ func (c *Config) check() error {
 	for name, colour := range map[string]string{"Accent": c.Accent, "AccentDark": c.AccentDark} {
 		if !isColour.MatchString(colour) {
 			mistake("%s is %q: use a colour such as %s", name, colour, DefaultAccent)
+		} else if contrast := look.Contrast(colour, name == "AccentDark"); contrast < look.Legible {
+			mistake("%s is %s, whose contrast to the ground is %.1f to 1: use a colour with at least %.1f to 1, so that people can read it", name, colour, contrast, look.Legible)
 		}
 	}
 	return errors.Join(mistakes...)
@@ -107,8 +111,5 @@ func (c *Config) policy() string {
 	return "default-src 'none'; style-src 'self'; img-src " + strings.TrimSpace("'self' "+logo) + "; form-action 'self'; base-uri 'none'; frame-ancestors " +
 		strings.Join(append([]string{"'self'"}, c.Frames...), " ")
 }
-
-// accents returns the line of the style sheet with the colours.
-func accents(light, dark string) string { return "--accent: light-dark(" + light + ", " + dark + ");" }
 
 var isColour = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)

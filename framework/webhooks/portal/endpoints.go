@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/endpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
@@ -53,13 +56,21 @@ func listEndpoints(ctx context.Context, r *request) (any, error) {
 	return listed("endpoints", views, next), err
 }
 
-// create adds an endpoint. With a key it can be repeated.
-func (r *request) create(ctx context.Context, key string, like *newEndpoint) (webhooks.Endpoint, string, error) {
+// create adds an endpoint, unless there is a mistake already. With a key it can be repeated.
+func (r *request) create(ctx context.Context, key string, like *newEndpoint, mistake error) (webhooks.Endpoint, string, error) {
 	n := webhooks.NewEndpoint{Tenant: r.tenant, Key: key, Secret: like.Secret, Asymmetric: like.Asymmetric}
-	if err := like.Apply(&n.Settings); err != nil {
+	if err := r.apply(&like.change, &n, mistake); err != nil {
 		return webhooks.Endpoint{}, "", err
 	}
 	return r.endpoints.Create(ctx, n)
+}
+
+// apply changes settings. If that is a mistake, it returns all others with it.
+func (r *request) apply(c *change, to *webhooks.NewEndpoint, mistake error) error {
+	if err := errors.Join(mistake, c.Apply(&to.Settings)); err != nil {
+		return errors.Join(r.endpoints.Check(to), err)
+	}
+	return nil
 }
 
 func newPage(_ context.Context, r *request) (any, error) {
@@ -69,10 +80,7 @@ func newPage(_ context.Context, r *request) (any, error) {
 // createPage adds an endpoint. The key of the form makes one endpoint of it, however often it is sent.
 func createPage(ctx context.Context, r *request) (any, error) {
 	f := sentForm(r.values, r.portal.types())
-	made, secret, err := webhooks.Endpoint{}, "", f.read()
-	if err == nil {
-		made, secret, err = r.create(ctx, f.Key, &f.newEndpoint)
-	}
+	made, secret, err := r.create(ctx, f.Key, &f.newEndpoint, f.read())
 	if err != nil {
 		return f.refused(err, nil)
 	}
@@ -88,7 +96,7 @@ func createEndpoint(ctx context.Context, r *request) (any, error) {
 	if !isText(key) {
 		return nil, problemOf(http.StatusBadRequest, "the Idempotency-Key is not valid text")
 	}
-	made, secret, err := r.create(ctx, key, &like)
+	made, secret, err := r.create(ctx, key, &like, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +113,11 @@ func (r *request) endpoint(ctx context.Context) (webhooks.Endpoint, error) {
 // endpointData is the page of an endpoint.
 type endpointData struct {
 	webhooks.Endpoint
-	deliveriesView
-	Chart    chart
-	Config   webhooks.Config
-	Since    time.Time // the default of recovering
-	Attempts attemptsData
+	Deliveries endpoint.Deliveries
+	Chart      chart
+	Config     webhooks.Config
+	Since      time.Time // the default of recovering
+	Attempts   attemptsData
 }
 
 func endpointPage(ctx context.Context, r *request) (any, error) {
@@ -119,7 +127,7 @@ func endpointPage(ctx context.Context, r *request) (any, error) {
 	}
 	now := time.Now().UTC()
 	data := endpointData{Endpoint: e, Config: r.endpoints.Config(), Since: now.Add(-24 * time.Hour)}
-	if data.deliveriesView, err = r.deliveries(ctx); err != nil {
+	if data.Deliveries, err = r.deliveries(ctx); err != nil {
 		return nil, err
 	}
 	hours, err := r.endpoints.Hours(ctx, r.tenant, r.id, chartBegins(now))
@@ -143,26 +151,28 @@ func getEndpoint(ctx context.Context, r *request) (any, error) {
 }
 
 // deliveries counts the deliveries to the endpoint of the path that have not succeeded.
-func (r *request) deliveries(ctx context.Context) (of deliveriesView, err error) {
-	counts, err := r.endpoints.Waiting(ctx, r.tenant, r.id)
-	for state, n := range counts {
-		if state == store.StateDead {
-			of.Dead += n
-		} else {
-			of.Waiting += n
-		}
-	}
-	return of, err
+func (r *request) deliveries(ctx context.Context) (endpoint.Deliveries, error) {
+	return endpoint.DeliveriesOf(ctx, r.endpoints, r.tenant, r.id)
 }
 
-// update changes the endpoint of the path, if it has a version; 0 is any.
-func (r *request) update(ctx context.Context, version int64, c *change) (webhooks.Endpoint, error) {
+// update changes the endpoint of the path, if it has a version, and unless there is a mistake already; 0 is any version.
+// What is like that already is no conflict, as if a form is sent twice.
+func (r *request) update(ctx context.Context, version int64, c *change, mistake error) (webhooks.Endpoint, error) {
 	return r.endpoints.Update(ctx, r.tenant, r.id, func(e *webhooks.Endpoint) error {
-		if version != 0 && e.Version != version {
+		changed := webhooks.NewEndpoint{Tenant: r.tenant, Settings: e.Settings}
+		err := r.apply(c, &changed, mistake)
+		if version != 0 && e.Version != version && (err != nil || !same(&e.Settings, &changed.Settings)) {
 			return webhooks.ErrChanged
 		}
-		return c.Apply(&e.Settings)
+		e.Settings = changed.Settings
+		return err
 	})
+}
+
+func same(a, b *webhooks.Settings) bool {
+	all := func(types []string) bool { return len(types) == 0 || slices.Equal(types, []string{"*"}) }
+	return a.URL == b.URL && a.Description == b.Description && a.When == b.When && a.Rate == b.Rate &&
+		(slices.Equal(a.Types, b.Types) || all(a.Types) && all(b.Types)) && maps.Equal(a.Headers, b.Headers)
 }
 
 func editPage(ctx context.Context, r *request) (any, error) {
@@ -177,10 +187,7 @@ func updatePage(ctx context.Context, r *request) (any, error) {
 	}
 	f := sentForm(r.values, r.portal.types())
 	f.ID = now.ID
-	if err = f.read(); err == nil {
-		_, err = r.update(ctx, f.Version, &f.change)
-	}
-	if err != nil {
+	if _, err = r.update(ctx, f.Version, &f.change, f.read()); err != nil {
 		return f.refused(err, &now)
 	}
 	return goTo("/endpoints/" + now.ID), nil
@@ -200,7 +207,7 @@ func updateEndpoint(ctx context.Context, r *request) (any, error) {
 			return nil, problemOf(http.StatusBadRequest, `If-Match is %q: use the ETag of the endpoint, such as "1"`, match)
 		}
 	}
-	e, err := r.update(ctx, version, &c)
+	e, err := r.update(ctx, version, &c, nil)
 	if version != 0 && errors.Is(err, webhooks.ErrChanged) {
 		return nil, problemOf(http.StatusPreconditionFailed, "the endpoint does not have this ETag any more: read it again, and repeat the change")
 	}
@@ -250,7 +257,7 @@ func secretPage(ctx context.Context, r *request) (any, error) {
 func rotate(ctx context.Context, r *request) (any, error) {
 	now, err := r.endpoint(ctx)
 	if err == nil && !r.isAPI && r.values.Get("version") != fmt.Sprint(now.Version) {
-		err = webhooks.ErrChanged
+		err = problemOf(http.StatusConflict, "the endpoint has got a new secret already, or was changed meanwhile: go back to it, which can also show the secret")
 	}
 	if err != nil {
 		return nil, err
@@ -294,7 +301,7 @@ func recoverDead(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if body.Since.IsZero() || body.Since.After(time.Now()) {
-		return nil, problemOf(http.StatusBadRequest, "since is missing, or in the future: name a time that is over")
+		return nil, problemOf(http.StatusBadRequest, "the time since when to deliver again is missing, or in the future: name one that is over")
 	}
 	n, err := r.endpoints.Recover(ctx, r.tenant, r.id, body.Since)
 	said := done{"Delivered again", fmt.Sprintf("What had failed since %s is delivered again, in a moment. Deliveries: %d.", at(body.Since), n), r.id}
@@ -340,5 +347,5 @@ func test(ctx context.Context, r *request) (any, error) {
 	defer r.portal.tests.leave(r.tenant)
 	answer, err := r.endpoints.SendTest(ctx, r.tenant, r.id)
 	a := tested(answer)
-	return r.either(page{name: "attempt", data: attemptData{a, r.id}}, viewOfExchange(&a)), err
+	return r.either(page{name: "attempt", data: attemptData{a, r.id}}, viewOfTest(&a)), err
 }

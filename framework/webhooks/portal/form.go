@@ -1,6 +1,7 @@
 package portal
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -73,9 +74,15 @@ func (f *form) choose(patterns []string) {
 	f.Patterns = strings.Join(others, "\n")
 }
 
-// read sets what the form says.
+// read sets what the form says, without extra headers if they are a mistake.
 func (f *form) read() error {
 	types := append(slices.Sorted(maps.Keys(f.Chosen)), strings.Fields(f.Patterns)...)
+	headers, err := f.headers()
+	f.change = change{URL: &f.URL, Description: &f.Description, Types: &types, When: &f.When, Headers: headers, Rate: &f.Rate}
+	return err
+}
+
+func (f *form) headers() (*map[string]string, error) {
 	headers := make(map[string]string)
 	for line := range strings.Lines(f.Lines) {
 		name, value, found := strings.Cut(strings.TrimSpace(line), ":")
@@ -84,14 +91,13 @@ func (f *form) read() error {
 		case name == "" && !found:
 			continue
 		case !found:
-			return invalid("headers", "a line has no colon: write Name: value")
+			return nil, invalid("headers", "a line has no colon: write Name: value")
 		case headers[name] != "":
-			return invalid("headers", "%s is there twice", name)
+			return nil, invalid("headers", "%s is there twice", name)
 		}
 		headers[name] = strings.TrimSpace(value)
 	}
-	f.change = change{URL: &f.URL, Description: &f.Description, Types: &types, When: &f.When, Headers: &headers, Rate: &f.Rate}
-	return nil
+	return &headers, nil
 }
 
 // refused returns the form again with what is wrong with it, or an error that is not about it. now is the endpoint.
@@ -124,3 +130,9 @@ func mistakesOf(f *form, name string) field {
 	}
 	return of
 }
+
+// labels are the names of fields on the form.
+var labels = map[string]string{"url": "URL", "description": "Description", "types": "Types", "when": "Condition", "headers": "Extra headers", "rate": "Rate", "secret": "Secret"}
+
+// Label returns the name of the field on the form.
+func (m mistake) Label() string { return cmp.Or(labels[m.Field], m.Field) }

@@ -229,6 +229,9 @@ func TestMistakesOfTheConfigurationAreReportedTogether(t *testing.T) {
 	for _, part := range []string{"Authorize is missing", `Prefix is "webhooks/"`, `Logo is "ftp://x"`, `Accent is "red"`, `AccentDark is "blue"`, `Frames has "https://app.example/path"`} {
 		require.ErrorContains(t, err, part)
 	}
+	_, err = portal.New(nil, portal.Config{Accent: "#f5a623", AccentDark: "#0b5cad"})
+	require.ErrorContains(t, err, "Accent is #f5a623, whose contrast to the ground is 1.9 to 1", "on light ground")
+	require.ErrorContains(t, err, "AccentDark is #0b5cad, whose contrast to the ground is 2.5 to 1", "on dark ground")
 	for _, prefix := range []string{"/", "/a/", "//a", "/a/../b", "/{a}", "a"} {
 		_, err := portal.New(nil, portal.Config{Prefix: prefix, Authorize: func(*http.Request) (string, error) { return "", nil }})
 		require.ErrorContains(t, err, "Prefix", prefix)

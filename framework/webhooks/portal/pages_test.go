@@ -78,6 +78,8 @@ func TestACustomerManagesAnEndpointOnPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, webhooks.Settings{URL: "https://acme.example/new", Types: []string{"*"}, Headers: map[string]string{"X-Token": "topsecret"}}, read.Settings)
 
+	require.Equal(t, http.StatusSeeOther, s.post(at+"/edit", form).status, "a form that is sent twice is saved once")
+	form.Set("url", "https://acme.example/newer")
 	old := s.post(at+"/edit", form)
 	require.Equal(t, http.StatusConflict, old.status)
 	require.Contains(t, old.text, "Someone else has changed this endpoint meanwhile")
@@ -119,6 +121,14 @@ func TestMistakesOfAFormAreBesideItsFields(t *testing.T) {
 			require.Contains(t, a.text, html.EscapeString(wrong), "the input is kept")
 		}
 	}
+	everything := url.Values{"version": {"1"}, "key": {"k"}, "url": {"ftp://acme.example/"}, "patterns": {"nothing.*"}, "when": {"payload."}, "headers": {"X-Token"}, "rate": {"often"}}
+	for _, path := range []string{"/new", "/endpoints/" + e.ID + "/edit"} {
+		a := s.post(path, everything)
+		require.Equal(t, http.StatusUnprocessableEntity, a.status)
+		for _, label := range []string{"URL", "Types", "Condition", "Extra headers", "Rate"} {
+			require.Equal(t, 1, strings.Count(a.text, ">"+label+"</a>: "), "all mistakes at once: %s", label)
+		}
+	}
 	a := s.post("/new", url.Values{"key": {"k"}, "url": {"https://acme.example/new"}, "secret": {"short"}})
 	require.Contains(t, a.text, `id="secret-mistake"`)
 	require.Contains(t, s.post("/new", url.Values{"url": {"https://acme.example/new"}, "headers": {"X-A: 1\nx-a: 2"}}).text, "headers-mistake")
@@ -126,6 +136,38 @@ func TestMistakesOfAFormAreBesideItsFields(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.EqualValues(t, 1, all[0].Version)
+}
+
+func TestAMistakeNamesNoHiddenType(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *portal.Config, _ *webhooks.Config) {
+		c.Hide = func(typ string) bool { return typ == "audit.done" }
+	})
+	a := s.post("/new", url.Values{"key": {"k"}, "url": {"https://acme.example/"}, "patterns": {"nothing.*"}})
+	require.Contains(t, a.text, "matches no type")
+	require.NotContains(t, a.text, "audit.done")
+}
+
+func TestAProblemIsSaidInWordsWithTheWayBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	e := s.create("acme", webhooks.Settings{URL: "https://acme.example/"})
+	attempt := s.attempt(e)
+	for path, want := range map[string]string{"/endpoints/" + e.ID + "/recover": "/endpoints/" + e.ID, "/endpoints/" + e.ID + "/rotate": "/endpoints/" + e.ID, "/attempts/" + attempt.ID + "/resend": "/attempts/" + attempt.ID} {
+		a := s.post(path, nil)
+		require.Contains(t, a.text, "<h1>That was not done</h1>", path)
+		require.Contains(t, a.text, `href="`+prefix+want+`">Back</a>`)
+	}
+	require.Contains(t, s.post("/endpoints/"+e.ID+"/recover", nil).text, "The time since when to deliver again is missing, or in the future: name one that is over.")
+	_, err := s.db.ExecContext(t.Context(), "DELETE FROM outbox_endpoints") // by a colleague
+	require.NoError(t, err)
+	for _, path := range []string{"/edit", "/secret", "/rotate", "/test", "/delete"} {
+		a := s.post("/endpoints/"+e.ID+path, nil)
+		require.Equal(t, http.StatusNotFound, a.status, path)
+		require.Contains(t, a.text, "There is no such endpoint or attempt.")
+		require.NotContains(t, a.text, ">Back</a>")
+	}
+	require.Contains(t, s.ask("", http.MethodGet, "/", "").text, "<h1>Log in</h1>")
 }
 
 func TestAPublicKeyHasItsOwnWayToVerify(t *testing.T) {

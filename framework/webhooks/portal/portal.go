@@ -34,6 +34,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/internal/look"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
@@ -97,7 +98,7 @@ func New(e *webhooks.Endpoints, c Config) (http.Handler, error) {
 	}
 	asJSON, err := json.MarshalIndent(document, "", "  ")
 	p.files = map[string]file{
-		"/static/style.css": {"text/css; charset=utf-8", bytes.Replace(style, []byte(accents(DefaultAccent, DefaultAccentDark)), []byte(accents(c.Accent, c.AccentDark)), 1)},
+		"/static/style.css": {"text/css; charset=utf-8", look.Style(c.Accent, c.AccentDark, style)},
 		"/static/icon.svg":  {"image/svg+xml", icon},
 		"/api/openapi.yaml": {"application/yaml", described},
 		"/api/openapi.json": {"application/json", asJSON},
@@ -162,7 +163,7 @@ func (p *portal) admit(r *http.Request) (string, error) {
 	tenant, err := p.Authorize(r)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
-		return "", problemOf(http.StatusUnauthorized, "log in")
+		return "", problemOf(http.StatusUnauthorized, "you are not logged in, or not any more: log in, and try again")
 	case err != nil:
 		p.Logger.Warn("a request to the portal was refused", "reason", err, "method", r.Method, "path", r.URL.Path)
 		return "", problemOf(http.StatusForbidden, "you may not use this")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
@@ -89,5 +91,34 @@ func (p *portal) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.write(w, r, what.Status, problemType, what)
 		return
 	}
-	p.render(w, r, page{name: "problem", status: what.Status, data: what})
+	p.render(w, r, page{name: "problem", status: what.Status, data: struct {
+		*problem
+		Back string
+	}{what, what.back(strings.TrimPrefix(r.URL.Path, p.Prefix), r.PathValue("id"))}})
+}
+
+// Heading is the heading of the page of a problem.
+func (p *problem) Heading() string {
+	switch {
+	case p.Status == http.StatusUnauthorized:
+		return "Log in"
+	case p.Status == http.StatusForbidden:
+		return "Not allowed"
+	case p.Status == http.StatusNotFound:
+		return "Not found"
+	case p.Status >= http.StatusInternalServerError:
+		return "That failed"
+	}
+	return "That was not done"
+}
+
+// Sentence is Detail as a page has it.
+func (p *problem) Sentence() string { return strings.ToUpper(p.Detail[:1]) + p.Detail[1:] }
+
+// back returns the path of the endpoint or the attempt that a request with a problem was about; "" if there is none.
+func (p *problem) back(path, id string) string {
+	if id == "" || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden || p.Status == http.StatusNotFound {
+		return ""
+	}
+	return "/" + strings.Split(path, "/")[1] + "/" + url.PathEscape(id)
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// decoded is a text without escapes, and where each of its bytes stands in the original.
+// decoded is a text without escapes, and where each of its bytes stands in the original; nil if that does not matter.
 type decoded struct {
 	text       string
 	begin, end []int
@@ -26,12 +26,24 @@ func unescape(d decoded) decoded {
 	var b strings.Builder
 	next := decoded{}
 	for i := 0; i < len(d.text); {
+		if d.begin == nil { // skip what has no escapes
+			skipped := strings.IndexAny(d.text[i:], `%&\`)
+			if skipped < 0 {
+				skipped = len(d.text) - i
+			}
+			b.WriteString(d.text[i : i+skipped])
+			if i += skipped; i == len(d.text) {
+				break
+			}
+		}
 		plain, n := escape(d.text[i:])
 		b.WriteString(plain)
-		for range len(plain) {
-			next.begin, next.end = append(next.begin, d.begin[i]), append(next.end, d.end[i+n-1])
+		if i += n; d.begin == nil {
+			continue
 		}
-		i += n
+		for range len(plain) {
+			next.begin, next.end = append(next.begin, d.begin[i-n]), append(next.end, d.end[i-1])
+		}
 	}
 	next.text = b.String()
 	return next

@@ -15,6 +15,9 @@ import (
 // "json", would mask parts of ordinary words.
 const minLength = 6
 
+// shortLength is that of WithShort.
+const shortLength = 4
+
 const mask = "***"
 
 // Credentials are the texts to remove, also if they are escaped as in JSON, HTML, URLs and quoted
@@ -26,12 +29,25 @@ type Credentials struct {
 }
 
 // New makes credentials of the texts with at least minLength bytes, and ignores the others.
-func New(texts ...string) Credentials {
-	list := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) < minLength })
+func New(texts ...string) Credentials { return Credentials{}.With(texts...) }
+
+// With returns these credentials and more.
+func (c Credentials) With(texts ...string) Credentials { return c.with(minLength, texts) }
+
+// WithShort returns these credentials and more, of which shortLength bytes are enough: for answers of which too much
+// may be hidden rather than too little.
+func (c Credentials) WithShort(texts ...string) Credentials { return c.with(shortLength, texts) }
+
+func (c Credentials) with(least int, texts []string) Credentials {
+	list := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) < least })
+	if len(list) == 0 {
+		return c
+	}
+	list = append(list, c.list...)
 	// The longest come first, because a credential may begin with another one.
 	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	list = slices.Compact(list)
-	c := Credentials{list: list}
+	c = Credentials{list: list}
 	for _, text := range list {
 		c.spelling = append(c.spelling, spellings(text)...)
 	}
@@ -56,33 +72,24 @@ func spellings(text string) []string {
 	return slices.Compact(all)
 }
 
-// With returns these credentials and more.
-func (c Credentials) With(texts ...string) Credentials {
-	return New(append(slices.Clone(c.list), texts...)...)
-}
-
 // maxEscapes is how often a text may be escaped, one escape inside another.
 const maxEscapes = 3
 
 // Text returns a text in which each credential is replaced by "***".
 func (c Credentials) Text(text string) string {
-	if len(c.list) == 0 {
+	if !c.in(text) { // which costs much less than to find out where
 		return text
 	}
 	hidden := make([]bool, len(text))
-	found := false
 	for round, d := 0, verbatim(text); ; round++ {
 		for _, s := range c.spelling {
-			found = d.hide(s, hidden) || found
+			d.hide(s, hidden)
 		}
 		next := unescape(d)
 		if round == maxEscapes || len(next.text) == len(d.text) {
 			break
 		}
 		d = next
-	}
-	if !found {
-		return text
 	}
 	var b strings.Builder
 	for i := range len(text) {
@@ -96,18 +103,32 @@ func (c Credentials) Text(text string) string {
 	return b.String()
 }
 
+// in reports whether a text has a credential.
+func (c Credentials) in(text string) bool {
+	for round, d := 0, (decoded{text: text}); ; round++ {
+		if slices.ContainsFunc(c.spelling, func(s string) bool { return strings.Contains(d.text, s) }) {
+			return true
+		}
+		next := unescape(d)
+		if round == maxEscapes || len(next.text) == len(d.text) {
+			return false
+		}
+		d = next
+	}
+}
+
 // hide marks the bytes of the original text in which s stands.
-func (d decoded) hide(s string, hidden []bool) (found bool) {
+func (d decoded) hide(s string, hidden []bool) {
 	for at := 0; ; {
 		i := strings.Index(d.text[at:], s)
 		if i < 0 {
-			return found
+			return
 		}
 		begin, end := at+i, at+i+len(s)
 		for j := d.begin[begin]; j < d.end[end-1]; j++ {
 			hidden[j] = true
 		}
-		found, at = true, end
+		at = end
 	}
 }
 

@@ -22,6 +22,8 @@ func TestCredentialsAreRemovedFromTexts(t *testing.T) {
 	t.Parallel()
 	c := New("short", "hunter2", "hunter2-and-more")
 	require.Equal(t, "a *** b *** short", c.Text("a hunter2-and-more b hunter2 short"))
+	c = c.WithShort("kite", "hat").With("orange", "plum")
+	require.Equal(t, "*** *** *** hat plum", c.Text("hunter2 kite orange hat plum"))
 	require.Equal(t, "***", c.With("another").Text("another"))
 	require.Equal(t, "a ", c.TrimCut("a hunte"))
 	require.Equal(t, "hunter2", Credentials{}.Text("hunter2"))

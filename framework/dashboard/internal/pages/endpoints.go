@@ -130,7 +130,7 @@ func endpoints(ctx context.Context, r *request) (any, error) {
 // endpointPage is the data of an endpoint's page.
 type endpointPage struct {
 	endpointRow
-	Deliveries endpoint.Waiting
+	Deliveries endpoint.Deliveries
 	Attempts   []endpoint.AttemptView
 	// HeaderNames are the names of its extra headers.
 	HeaderNames []string

@@ -42,6 +42,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/veil"
+	"github.com/waybill-go/waybill/framework/internal/look"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
@@ -87,6 +88,11 @@ func New(c Config) *Pages {
 	p := &Pages{Config: c, mux: http.NewServeMux(), templates: make(map[string]*template.Template), live: make(map[string]bool), operators: make(map[string]bool)}
 	p.templates["problem"] = p.parse("problem")
 	static, _ := fs.Sub(files, "static")
+	own, _ := fs.ReadFile(static, "style.css")
+	style := look.Style(look.Accent, look.AccentDark, own)
+	p.mux.HandleFunc("GET /static/style.css", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "style.css", time.Time{}, bytes.NewReader(style))
+	})
 	p.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
 	p.livePage("GET /{$}", "overview", overview)
 	p.livePage("GET /sinks/{name}", "sink", sink)

@@ -1,13 +1,13 @@
 package pages
 
 import (
-	"bytes"
-	"io/fs"
-	"regexp"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/internal/look"
+	"github.com/waybill-go/waybill/framework/internal/look/looktest"
 )
 
 // Each class of the style sheet is in a template.
@@ -15,18 +15,7 @@ func TestEveryClassOfTheStyleIsUsed(t *testing.T) {
 	t.Parallel()
 	style, err := files.ReadFile("static/style.css")
 	require.NoError(t, err)
-	style = regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAll(style, nil)
-	names, err := fs.Glob(files, "templates/*.html")
-	require.NoError(t, err)
-	var pages bytes.Buffer
-	for _, name := range names {
-		page, err := files.ReadFile(name)
-		require.NoError(t, err)
-		pages.Write(page)
-	}
-	for _, class := range regexp.MustCompile(`\.([a-z][a-z-]*)`).FindAllSubmatch(style, -1) {
-		require.Regexp(t, `class="[^>]*\b`+string(class[1])+`\b`, pages.String(), "no page uses .%s", class[1])
-	}
+	looktest.UsesAll(t, look.Style(look.Accent, look.AccentDark, style), files)
 }
 
 func TestEachPageHasADifferentKey(t *testing.T) {
