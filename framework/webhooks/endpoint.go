@@ -195,7 +195,7 @@ func checkPattern(pattern string, types *registry.Registry) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q matches no type", pattern) // it names none, since a portal may hide some
+	return fmt.Errorf("%q matches no type: use one of the application's types, a prefix followed by .*, or *", pattern) // it names none, since a portal may hide some
 }
 
 // matchesAny reports whether one of the patterns matches one of the names of a type.
