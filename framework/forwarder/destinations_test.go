@@ -54,6 +54,16 @@ func (s *hosts) set(name string, err error) {
 	s.down[name] = err
 }
 
+// takes sets how long deliveries to a destination take; "" sets that of all.
+func (s *hosts) takes(name string, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "" {
+		clear(s.took)
+	}
+	s.took[name] = d
+}
+
 // asked returns how often a destination that is down was called since the previous asked.
 func (s *hosts) asked(name string) int {
 	s.mu.Lock()
@@ -197,7 +207,7 @@ func TestManyTenantsThatNeverAnswerCostTheOthersNothing(t *testing.T) {
 		const tenants, dead, seconds, timeout = 48, 24, 24, 10 * time.Second
 		s := newHosts()
 		for i := range dead {
-			s.took[fmt.Sprintf("t%03d", i)] = time.Hour
+			s.takes(fmt.Sprintf("t%03d", i), time.Hour)
 		}
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 32}, Timeout: timeout})
 		for second := range seconds {
@@ -208,10 +218,35 @@ func TestManyTenantsThatNeverAnswerCostTheOthersNothing(t *testing.T) {
 			pass(time.Second)
 			require.EqualValues(t, (tenants-dead)*(second+1), f.Stats()[0].Delivered, "after %d s", second+1)
 		}
-		clear(s.took)
+		s.takes("", 0)
 		pass(15 * time.Minute)
 		require.EqualValues(t, tenants*seconds, f.Stats()[0].Delivered)
 		require.Empty(t, o.parked())
+	})
+}
+
+// Each second another tenant begins to hang. It must not get further slots each second, of which the last ones would be
+// taken by those that begin later.
+func TestADestinationThatDoesNotAnswerGetsNoFurtherCalls(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		const good, seconds = 8, 12
+		s := newHosts()
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 32}})
+		for second := range seconds {
+			s.takes(fmt.Sprintf("dead%02d", second), time.Hour)
+			for i := range second + 1 {
+				o.append("t", "", fmt.Sprintf("dead%02d-a%d", i, second), fmt.Sprintf("dead%02d-b%d", i, second))
+			}
+			for i := range good {
+				o.append("t", "", fmt.Sprintf("good%02d-%d", i, second))
+			}
+			f.Wake()
+			pass(time.Second)
+			require.EqualValues(t, good*(second+1), f.Stats()[0].Delivered, "after %d s", second+1)
+		}
+		s.takes("", 0)
+		pass(5 * time.Minute)
+		require.EqualValues(t, seconds*(good+seconds+1), f.Stats()[0].Delivered)
 	})
 }
 
