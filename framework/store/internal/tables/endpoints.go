@@ -31,8 +31,8 @@ func (r *Runner) writeIn(ctx context.Context, tx store.Execer, table, what strin
 	return result.RowsAffected()
 }
 
-// AddEndpoint adds an endpoint; see store.Endpoints. It is one statement, since a transaction may be able to do
-// nothing but execute.
+// AddEndpoint adds an endpoint; see store.Endpoints. It queries nothing, since a transaction may be able to do nothing
+// but execute.
 func (t *Tables) AddEndpoint(ctx context.Context, tx store.Execer, e store.Endpoint, most int) error {
 	types, err := encoded(e.Types)
 	if err != nil {
@@ -41,10 +41,16 @@ func (t *Tables) AddEndpoint(ctx context.Context, tx store.Execer, e store.Endpo
 	values := list(e.ID, e.Tenant, e.URL, e.Description, types, e.When, e.Private, e.Rate, e.DisabledReason,
 		t.run.Dialect.BindTime(e.DisabledAt), t.run.Dialect.BindTime(e.FailingSince), e.Trouble)
 	values.Text = values.Text[1 : len(values.Text)-1] // without parentheses
+	const what = "add an endpoint"
+	before, there := t.run.Dialect.Counted(SQL(`(SELECT count(*) FROM {endpoints} WHERE tenant = ?)`, e.Tenant))
 	return t.run.within(ctx, tx, func(tx store.Execer) error {
-		added, err := t.run.writeIn(ctx, tx, "endpoints", "add an endpoint", SQL(`INSERT INTO {endpoints} (id, tenant, url, description, types, only_if, private, rate,
-			disabled_reason, disabled_at, failing_since, trouble) SELECT ? FROM (SELECT count(*) AS there FROM {endpoints} WHERE tenant = ?) c WHERE there < ? {whole endpoints}`,
-			values, e.Tenant, most))
+		if before.Text != "" {
+			if _, err := t.run.writeIn(ctx, tx, "endpoints", what, before); err != nil {
+				return err
+			}
+		}
+		added, err := t.run.writeIn(ctx, tx, "endpoints", what, SQL(`INSERT INTO {endpoints} (id, tenant, url, description, types, only_if, private, rate,
+			disabled_reason, disabled_at, failing_since, trouble) SELECT ? FROM (SELECT ? AS there) c WHERE there < ? {whole endpoints}`, values, there, most))
 		if err == nil && added == 0 {
 			err = store.ErrTooManyEndpoints
 		}
@@ -69,15 +75,12 @@ func (t *Tables) ChangeEndpoint(ctx context.Context, tx store.Execer, e store.En
 	return changed && err == nil, err
 }
 
-// DeleteEndpoint deletes an endpoint and its attempts; see store.Endpoints.
+// DeleteEndpoint deletes an endpoint; see store.Endpoints. It does not touch the attempts, which may be a million: on
+// MySQL, what is deleted in REPEATABLE READ is locked with the gaps beside it, and checkpoints would wait.
 func (t *Tables) DeleteEndpoint(ctx context.Context, tx store.Execer, tenant, id string) (deleted bool, err error) {
-	what := "delete endpoint " + id
 	err = t.run.within(ctx, tx, func(tx store.Execer) error {
-		n, err := t.run.writeIn(ctx, tx, "endpoints", what, SQL(`DELETE FROM {endpoints} WHERE id = ? AND tenant = ?`, id, tenant))
-		if deleted = n > 0; err != nil || !deleted {
-			return err
-		}
-		_, err = t.run.writeIn(ctx, tx, "attempts", what, SQL(`DELETE FROM {attempts} WHERE tenant = ? AND endpoint = ?`, tenant, id))
+		n, err := t.run.writeIn(ctx, tx, "endpoints", "delete endpoint "+id, SQL(`DELETE FROM {endpoints} WHERE id = ? AND tenant = ?`, id, tenant))
+		deleted = n > 0
 		return err
 	})
 	return deleted && err == nil, err
@@ -300,11 +303,11 @@ func (t *Tables) AddAttempts(ctx context.Context, tx store.Execer, attempts []st
 			values := make([]Expr, len(chunk))
 			for i, a := range chunk {
 				at := notification.ClampTime(a.At)
-				values[i] = list(a.ID, a.Endpoint, a.Tenant, a.Delivery, a.Notification, a.Offset, a.Type, a.Number, d.BindTime(at), at.Unix()/3600, a.Duration.Microseconds(),
+				values[i] = list(a.ID, a.Endpoint, d.BindTime(notification.ClampTime(a.EndpointCreatedAt)), a.Tenant, a.Delivery, a.Notification, a.Offset, a.Type, a.Number, d.BindTime(at), at.Unix()/3600, a.Duration.Microseconds(),
 					a.Status, a.Error != "", a.Error, a.request, a.answer, d.BindTime(notification.ClampTime(a.Until)))
 			}
-			_, err := t.run.writeIn(ctx, tx, "attempts", "write attempts", SQL(`INSERT INTO {attempts} (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration,
-				status, failed, error, request, answer, until) VALUES ?`+d.OnConflict([]string{"id"}, nil, Condition{}), Join(", ", values)))
+			_, err := t.run.writeIn(ctx, tx, "attempts", "write attempts", SQL(`INSERT INTO {attempts} (id, endpoint, endpoint_created_at, tenant, delivery, notification, log_offset, type, number, at, hour,
+				duration, status, failed, error, request, answer, until) VALUES ?`+d.OnConflict([]string{"id"}, nil, Condition{}), Join(", ", values)))
 			if err != nil {
 				return err
 			}
@@ -330,7 +333,7 @@ func (t *Tables) Attempts(ctx context.Context, q store.AttemptQuery) (found []st
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, a *store.Attempt) error {
 		var micros int64
 		var request, answer []byte
-		err := rows.Scan(&a.ID, &a.Endpoint, &a.Tenant, &a.Delivery, &a.Notification, &a.Offset, &a.Type, &a.Number, t.run.Into(&a.At), &micros,
+		err := rows.Scan(&a.ID, &a.Endpoint, t.run.Into(&a.EndpointCreatedAt), &a.Tenant, &a.Delivery, &a.Notification, &a.Offset, &a.Type, &a.Number, t.run.Into(&a.At), &micros,
 			&a.Status, &a.Error, &request, &answer, t.run.Into(&a.Until))
 		if err != nil {
 			return err
@@ -363,8 +366,20 @@ func (r *Runner) AttemptsQuery(q store.AttemptQuery) Expr {
 	if q.After != "" {
 		where.And(`id < ?`, q.After)
 	}
-	return SQL(`SELECT id, endpoint, tenant, delivery, notification, log_offset, type, number, at, duration, status, error, request, answer, until
-		FROM {attempts} WHERE ? ORDER BY id DESC ? {whole attempts}`, where, atMost(q.Limit))
+	where.And(`?`, ofPresent(q.Tenant, q.Endpoint))
+	return SQL(`SELECT id, endpoint, endpoint_created_at, tenant, delivery, notification, log_offset, type, number, at, duration, status, error, request, answer, until
+		FROM {attempts} a WHERE ? ORDER BY id DESC ? {whole attempts}`, where, atMost(q.Limit))
+}
+
+// ofPresent is the condition that the endpoint of an attempt a was neither deleted nor made again with the same id. An
+// endpoint that is named is read once. It is no join, so that the index of attempts gives the order, and within a function,
+// since PostgreSQL would expect few rows of the comparison alone, and sort all attempts of a tenant for one page.
+func ofPresent(tenant, endpoint string) Expr {
+	of := SQL(`e.id = a.endpoint AND e.tenant = a.tenant`)
+	if endpoint != "" {
+		of = SQL(`e.id = ? AND e.tenant = ?`, endpoint, tenant)
+	}
+	return SQL(`coalesce(endpoint_created_at = (SELECT e.created_at FROM {endpoints} e WHERE ? {whole endpoints}), false)`, of)
 }
 
 // AttemptHours counts attempts by hour; see store.Endpoints.
@@ -379,10 +394,11 @@ func (t *Tables) AttemptHours(ctx context.Context, tenant, endpoint string, sinc
 	}, query.Text, query.Args...)
 }
 
-// AttemptHoursQuery reads an index only.
+// AttemptHoursQuery reads an index only, apart from the endpoint.
 func AttemptHoursQuery(tenant, endpoint string, since time.Time) Expr {
-	return SQL(`SELECT hour, sum(CASE WHEN failed = true THEN 0 ELSE 1 END), sum(CASE WHEN failed = true THEN 1 ELSE 0 END) FROM {attempts}
-		WHERE tenant = ? AND endpoint = ? AND hour >= ? GROUP BY hour ORDER BY hour {whole attempts}`, tenant, endpoint, notification.ClampTime(since).Unix()/3600)
+	return SQL(`SELECT hour, sum(CASE WHEN failed = true THEN 0 ELSE 1 END), sum(CASE WHEN failed = true THEN 1 ELSE 0 END) FROM {attempts} a
+		WHERE tenant = ? AND endpoint = ? AND hour >= ? AND ? GROUP BY hour ORDER BY hour {whole attempts}`,
+		tenant, endpoint, notification.ClampTime(since).Unix()/3600, ofPresent(tenant, endpoint))
 }
 
 // encoded returns a value as JSON text.
