@@ -144,9 +144,21 @@ func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint
 	if err != nil {
 		return Endpoint{}, "", err
 	}
-	err = e.record(ctx, "add", n.Tenant, id, func() error { return e.store.AddEndpoint(ctx, tx, row, e.config.EndpointsPerTenant) })
+	most := e.config.EndpointsPerTenant
+	if e.records { // what cannot be done is no action
+		var there []Endpoint
+		if there, err = e.list(ctx, store.EndpointQuery{Tenants: []string{n.Tenant}, Limit: most}); err == nil && len(there) == most {
+			err = ErrTooMany
+		}
+	}
+	if err == nil {
+		err = e.record(ctx, "add", n.Tenant, id, func() error { return e.store.AddEndpoint(ctx, tx, row, most) })
+	}
 	if errors.Is(err, ErrTooMany) {
-		err = fmt.Errorf("%w: tenant %q has %d already, which is endpoints_per_tenant; delete one", ErrTooMany, n.Tenant, e.config.EndpointsPerTenant)
+		err = fmt.Errorf("%w: tenant %q has the %d that endpoints_per_tenant allows: delete one", ErrTooMany, n.Tenant, most)
+		if most < MaxEndpoints {
+			err = fmt.Errorf("%w, or raise that to at most %d", err, MaxEndpoints)
+		}
 	}
 	if err != nil && n.Key != "" { // another Create with the key may have been first
 		if found, secret, again := e.made(ctx, id, &n); again == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
@@ -232,6 +233,32 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		require.ErrorIs(t, err, webhooks.ErrChanged)
 		_, err = e.Disable(t.Context(), "globex", made.ID, "\xff")
 		require.Error(t, err)
+	})
+}
+
+func TestTheEndpointBeyondTheLimitIsRefusedAndNotRecorded(t *testing.T) {
+	onEachStore(t, webhooks.Config{}, func(t *testing.T, s *shop) {
+		_, err := s.db.ExecContext(t.Context(), `INSERT INTO outbox_endpoints (id, tenant, url, description, types, only_if, private, rate)
+			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999) SELECT 'e' || i, 'acme', 'https://acme.example', '', '["*"]', '', '{}', '' FROM n`)
+		require.NoError(t, err)
+		s.create("acme", "https://acme.example/last")
+		operators := s.endpoints.As(admin.New(s.store, "operator"))
+		few, err := webhooks.NewEndpoints(s.store, sinks.Instance{Name: "customers"}, webhooks.Config{EndpointsPerTenant: 7})
+		require.NoError(t, err)
+		for e, says := range map[*webhooks.Endpoints]string{
+			s.endpoints: `too many endpoints: tenant "acme" has the 10000 that endpoints_per_tenant allows: delete one`,
+			operators:   `too many endpoints: tenant "acme" has the 10000 that endpoints_per_tenant allows: delete one`,
+			few:         `too many endpoints: tenant "acme" has the 7 that endpoints_per_tenant allows: delete one, or raise that to at most 10000`,
+		} {
+			_, _, err = e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://acme.example/more"}})
+			require.ErrorIs(t, err, webhooks.ErrTooMany)
+			require.EqualError(t, err, says)
+		}
+		actions, err := admin.New(s.store, "operator").Actions(t.Context(), 10)
+		require.NoError(t, err)
+		require.Empty(t, actions)
+		require.NoError(t, operators.Delete(t.Context(), "acme", "e7"))
+		s.create("acme", "https://acme.example/more")
 	})
 }
 
