@@ -262,6 +262,40 @@ func TestTheEndpointBeyondTheLimitIsRefusedAndNotRecorded(t *testing.T) {
 	})
 }
 
+// A role that only publishes cannot see which migrations were applied.
+func TestErrorsOfAnOutboxWithoutEndpointsNameTheWayOut(t *testing.T) {
+	onEachStore(t, webhooks.Config{}, func(t *testing.T, s *shop) {
+		for _, table := range []string{"outbox_endpoints", "outbox_attempts"} {
+			_, err := s.db.ExecContext(t.Context(), "DROP TABLE "+table)
+			require.NoError(t, err)
+		}
+		e := s.endpoints
+		for name, do := range map[string]func() error{
+			"create": func() error {
+				_, _, err := e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://acme.example/"}})
+				return err
+			},
+			"get":      func() error { _, err := e.Get(t.Context(), "acme", "1"); return err },
+			"list":     func() error { _, err := e.List(t.Context(), webhooks.Query{}); return err },
+			"delete":   func() error { return e.Delete(t.Context(), "acme", "1") },
+			"trouble":  func() error { _, err := e.InTrouble(t.Context(), 1); return err },
+			"attempts": func() error { _, err := e.Attempts(t.Context(), store.AttemptQuery{Tenant: "acme"}); return err },
+			"hours":    func() error { _, err := e.Hours(t.Context(), "acme", "1", time.Time{}); return err },
+			"in a transaction": func() error {
+				tx, err := s.db.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				defer func() { _ = tx.Rollback() }()
+				_, err = e.In(tx).List(t.Context(), webhooks.Query{})
+				return err
+			},
+		} {
+			err := do()
+			require.ErrorIs(t, err, store.ErrOtherDatabase, name)
+			require.ErrorContains(t, err, "waybill migrate", name)
+		}
+	})
+}
+
 func TestSecretsAreEncryptedWhereAKeyIsConfigured(t *testing.T) {
 	key, next := base64.StdEncoding.EncodeToString(make([]byte, 32)), base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	onEachStore(t, webhooks.Config{EncryptionKeys: []string{key}}, func(t *testing.T, s *shop) {

@@ -89,10 +89,11 @@ func (t *Tables) DeleteEndpoint(ctx context.Context, tx store.Execer, tenant, id
 // Endpoints returns the endpoints that match; see store.Endpoints. Without a transaction, engines must not wait for
 // what an application does with its pool.
 func (t *Tables) Endpoints(ctx context.Context, tx store.RowsQuerier, q store.EndpointQuery) (found []store.Endpoint, err error) {
-	defer t.run.Tried(&err, "read endpoints")
 	if tx == nil {
 		tx = t.run.Own()
 	}
+	diagnosed, _ := tx.(store.Execer)
+	defer t.run.unread(ctx, diagnosed, &err, "endpoints", "read endpoints")
 	query, args := t.run.Render(EndpointsQuery(q))
 	return ListRows(ctx, tx, func(rows *sql.Rows, e *store.Endpoint) error {
 		var types []byte
@@ -140,7 +141,7 @@ func atMost(limit int) Expr {
 
 // EndpointCounts counts endpoints by tenant; see store.Endpoints.
 func (t *Tables) EndpointCounts(ctx context.Context, limit int) (counts []store.EndpointCount, err error) {
-	defer t.run.Tried(&err, "count endpoints")
+	defer t.run.unread(ctx, t.run.DB, &err, "endpoints", "count endpoints")
 	query := EndpointCountsQuery(limit)
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, c *store.EndpointCount) error {
 		return rows.Scan(&c.Tenant, &c.All, &c.Disabled, &c.Failing, &c.Troubled)
@@ -328,7 +329,7 @@ func attemptSize(a *attemptRow) int {
 
 // Attempts returns attempts of a tenant; see store.Endpoints.
 func (t *Tables) Attempts(ctx context.Context, q store.AttemptQuery) (found []store.Attempt, err error) {
-	defer t.run.Tried(&err, "read attempts")
+	defer t.run.unread(ctx, t.run.DB, &err, "attempts", "read attempts")
 	query := t.run.AttemptsQuery(q)
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, a *store.Attempt) error {
 		var micros int64
@@ -384,7 +385,7 @@ func ofPresent(tenant, endpoint string) Expr {
 
 // AttemptHours counts attempts by hour; see store.Endpoints.
 func (t *Tables) AttemptHours(ctx context.Context, tenant, endpoint string, since time.Time) (hours []store.AttemptHour, err error) {
-	defer t.run.Tried(&err, "count attempts")
+	defer t.run.unread(ctx, t.run.DB, &err, "attempts", "count attempts")
 	query := AttemptHoursQuery(tenant, endpoint, since)
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, h *store.AttemptHour) error {
 		var hour int64
