@@ -349,8 +349,8 @@ func (t *Tables) Attempts(ctx context.Context, q store.AttemptQuery) (found []st
 
 // AttemptsQuery reads an index in the order of the ids.
 func (r *Runner) AttemptsQuery(q store.AttemptQuery) Expr {
-	where := SQL(`tenant = ?`, q.Tenant)
-	for _, c := range []struct{ column, want string }{{`endpoint`, q.Endpoint}, {`id`, q.ID}, {`delivery`, q.Delivery}, {`type`, q.Type}} {
+	where := ofPresent(q.Tenant, q.Endpoint)
+	for _, c := range []struct{ column, want string }{{`id`, q.ID}, {`delivery`, q.Delivery}, {`type`, q.Type}} {
 		if c.want != "" {
 			where.And(c.column+` = ?`, c.want)
 		}
@@ -367,20 +367,21 @@ func (r *Runner) AttemptsQuery(q store.AttemptQuery) Expr {
 	if q.After != "" {
 		where.And(`id < ?`, q.After)
 	}
-	where.And(`?`, ofPresent(q.Tenant, q.Endpoint))
 	return SQL(`SELECT id, endpoint, endpoint_created_at, tenant, delivery, notification, log_offset, type, number, at, duration, status, error, request, answer, until
 		FROM {attempts} a WHERE ? ORDER BY id DESC ? {whole attempts}`, where, atMost(q.Limit))
 }
 
-// ofPresent is the condition that the endpoint of an attempt a was neither deleted nor made again with the same id. An
-// endpoint that is named is read once. It is no join, so that the index of attempts gives the order, and within a function,
-// since PostgreSQL would expect few rows of the comparison alone, and sort all attempts of a tenant for one page.
+// ofPresent is the condition that an attempt a was made to an endpoint of a tenant, or to this one of the tenant, which was
+// neither deleted nor made again with the same id. It is no join, so that the index of attempts gives the order, and
+// within a function, since PostgreSQL would expect few rows of the comparison alone, and sort all attempts for one page. For
+// the same reason only the endpoint is asked for its tenant.
 func ofPresent(tenant, endpoint string) Expr {
-	of := SQL(`e.id = a.endpoint AND e.tenant = a.tenant`)
+	where, of := SQL(`tenant = ?`, tenant), SQL(`e.id = a.endpoint AND e.tenant = a.tenant`)
 	if endpoint != "" {
-		of = SQL(`e.id = ? AND e.tenant = ?`, endpoint, tenant)
+		where, of = SQL(`endpoint = ?`, endpoint), SQL(`e.id = ? AND e.tenant = ?`, endpoint, tenant)
 	}
-	return SQL(`coalesce(endpoint_created_at = (SELECT e.created_at FROM {endpoints} e WHERE ? {whole endpoints}), false)`, of)
+	where.And(`coalesce(endpoint_created_at = (SELECT e.created_at FROM {endpoints} e WHERE ? {whole endpoints}), false)`, of)
+	return where
 }
 
 // AttemptHours counts attempts by hour; see store.Endpoints.
@@ -398,8 +399,8 @@ func (t *Tables) AttemptHours(ctx context.Context, tenant, endpoint string, sinc
 // AttemptHoursQuery reads an index only, apart from the endpoint.
 func AttemptHoursQuery(tenant, endpoint string, since time.Time) Expr {
 	return SQL(`SELECT hour, sum(CASE WHEN failed = true THEN 0 ELSE 1 END), sum(CASE WHEN failed = true THEN 1 ELSE 0 END) FROM {attempts} a
-		WHERE tenant = ? AND endpoint = ? AND hour >= ? AND ? GROUP BY hour ORDER BY hour {whole attempts}`,
-		tenant, endpoint, notification.ClampTime(since).Unix()/3600, ofPresent(tenant, endpoint))
+		WHERE ? AND hour >= ? GROUP BY hour ORDER BY hour {whole attempts}`,
+		ofPresent(tenant, endpoint), notification.ClampTime(since).Unix()/3600)
 }
 
 // encoded returns a value as JSON text.

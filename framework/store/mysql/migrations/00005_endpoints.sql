@@ -48,8 +48,8 @@ CREATE TABLE IF NOT EXISTS {{.Table "attempts"}} (
     answer       MEDIUMTEXT   NOT NULL,
     until        DATETIME(6)  NOT NULL,
     PRIMARY KEY (id),
-    KEY {{.Name "attempts_endpoint"}} (tenant, endpoint, id, hour, failed, endpoint_created_at),
+    KEY {{.Name "attempts_endpoint"}} (endpoint, id, hour, failed, endpoint_created_at),
     KEY {{.Name "attempts_tenant"}} (tenant, id),
-    KEY {{.Name "attempts_delivery"}} (tenant, delivery, id),
+    KEY {{.Name "attempts_delivery"}} (delivery, id),
     KEY {{.Name "attempts_until"}} (until)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};

@@ -47,10 +47,7 @@ CREATE TABLE {{.Table "attempts"}} (
 );
 
 -- The last columns are for counts, which need not read the rows.
-CREATE INDEX {{.Name "attempts_endpoint"}} ON {{.Table "attempts"}} (tenant, endpoint, id, hour, failed, endpoint_created_at);
+CREATE INDEX {{.Name "attempts_endpoint"}} ON {{.Table "attempts"}} (endpoint, id, hour, failed, endpoint_created_at);
 CREATE INDEX {{.Name "attempts_tenant"}} ON {{.Table "attempts"}} (tenant, id);
-CREATE INDEX {{.Name "attempts_delivery"}} ON {{.Table "attempts"}} (tenant, delivery, id);
+CREATE INDEX {{.Name "attempts_delivery"}} ON {{.Table "attempts"}} (delivery, id);
 CREATE INDEX {{.Name "attempts_until"}} ON {{.Table "attempts"}} (until);
-
--- An endpoint has one tenant. Otherwise a page of its attempts would be expected to be all of them, and be sorted.
-CREATE STATISTICS {{.Table "attempts_tenants"}} (dependencies) ON tenant, endpoint FROM {{.Table "attempts"}};

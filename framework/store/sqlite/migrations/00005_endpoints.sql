@@ -47,7 +47,7 @@ CREATE TABLE {{.Table "attempts"}} (
 );
 
 -- The last columns are for counts, which need not read the rows.
-CREATE INDEX {{.Table "attempts_endpoint"}} ON {{.Table "attempts"}} (tenant, endpoint, id, hour, failed, endpoint_created_at);
+CREATE INDEX {{.Table "attempts_endpoint"}} ON {{.Table "attempts"}} (endpoint, id, hour, failed, endpoint_created_at);
 CREATE INDEX {{.Table "attempts_tenant"}} ON {{.Table "attempts"}} (tenant, id);
-CREATE INDEX {{.Table "attempts_delivery"}} ON {{.Table "attempts"}} (tenant, delivery, id);
+CREATE INDEX {{.Table "attempts_delivery"}} ON {{.Table "attempts"}} (delivery, id);
 CREATE INDEX {{.Table "attempts_until"}} ON {{.Table "attempts"}} (until);
