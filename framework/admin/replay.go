@@ -15,7 +15,9 @@ import (
 type ReplayRequest struct {
 	// Sink is required.
 	Sink string `json:"sink"`
-	// Type is a type (order.placed), a prefix of types (order.*), or *; "" means *.
+	// Type is a type (order.placed), a prefix of types (order.*), or *; "" means *. Like a route, *
+	// does not select types that begin with "_": a sink that publishes such types for what it gets
+	// would deliver both.
 	Type string `json:"type,omitempty"`
 	// Since and Until select rows that occurred at Since or later, and before Until. The zero
 	// value means no bound.
@@ -43,8 +45,10 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 	if err != nil {
 		problems = append(problems, err)
 	}
-	if types.None() {
-		types = notification.AllTypes
+	selected := []notification.TypeFilter{r.Routed, types}
+	if types.None() || types.All() {
+		own := notification.TypeFilter{Prefixes: []string{notification.ReservedPrefix}, Except: true}
+		selected = []notification.TypeFilter{r.Routed, notification.AllTypes, own}
 	}
 	if r.Sink == "" {
 		problem("name the sink to replay to")
@@ -65,7 +69,7 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 		problem("the rate is %d: use 0 for no limit, or a positive number", r.Rate)
 	}
 	return store.ReplayQuery{
-		Sink: r.Sink, Types: []notification.TypeFilter{r.Routed, types}, Since: r.Since, Until: r.Until, From: r.From, UpTo: r.UpTo,
+		Sink: r.Sink, Types: selected, Since: r.Since, Until: r.Until, From: r.From, UpTo: r.UpTo,
 	}, errors.Join(problems...)
 }
 

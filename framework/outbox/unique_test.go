@@ -164,7 +164,7 @@ func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
 			err = call(tx)
 			require.NoError(t, tx.Rollback())
 			require.ErrorIs(t, err, store.ErrOtherDatabase)
-			require.ErrorContains(t, err, table+": use a transaction of the database that the outbox was opened on, or migrate this one")
+			require.ErrorContains(t, err, table+": use a transaction of the database that the outbox was opened on, or migrate this one by waybill migrate")
 		}
 
 		otherwise := func(ctx context.Context) { // other errors are returned unchanged

@@ -200,7 +200,7 @@ routes: {"order.*": [partner]}
 
 			// The roles have no other privileges.
 			for address, refused := range map[string][]string{
-				publisher: {`SELECT payload FROM outbox`, `SELECT metadata FROM outbox_parked`, `DELETE FROM outbox`, `DELETE FROM outbox_cancelled`, `DELETE FROM outbox_unique`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `INSERT INTO outbox_attempts (id) VALUES ('1')`},
+				publisher: {`SELECT payload FROM outbox`, `SELECT metadata FROM outbox_parked`, `DELETE FROM outbox`, `DELETE FROM outbox_cancelled`, `DELETE FROM outbox_unique`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `INSERT INTO outbox_attempts (id) VALUES ('1')`, `DELETE FROM outbox_attempts`},
 				forwarder: {`INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `DELETE FROM outbox_endpoints`, `UPDATE outbox SET type = 'b'`, `SELECT FROM outbox_actions`},
 				operator:  {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `DELETE FROM outbox`, `DELETE FROM outbox_actions`},
 			} {
@@ -228,7 +228,7 @@ GRANT SELECT ("offset", id, type, key, state, due_at) ON TABLE "billing"."order_
 GRANT SELECT, INSERT ("offset", id) ON TABLE "billing"."order_cancelled" TO "shop";
 GRANT SELECT, INSERT (type, key, until), UPDATE (until) ON TABLE "billing"."order_unique" TO "shop";
 GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE "billing"."order_endpoints" TO "shop";
-GRANT SELECT, DELETE ON TABLE "billing"."order_attempts" TO "shop";
+GRANT SELECT ON TABLE "billing"."order_attempts" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_publish" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_cancel" TO "shop";
 -- Anyone who may create functions in the schema of the outbox can replace those of Waybill:

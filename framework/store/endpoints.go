@@ -11,9 +11,11 @@ import (
 // if it commits. If tx is nil, they use a separate one; except for MarkEndpoints, which needs one.
 type Endpoints interface {
 	// AddEndpoint adds an endpoint; the database sets CreatedAt, ChangedAt and Version. It fails
-	// with ErrTooManyEndpoints if its tenant has most endpoints or more already. Two transactions
-	// that add endpoints at once do not see each other, and may exceed that. ErrCollision: another
-	// transaction adds an endpoint, as on MySQL, which locks what it counts; retry the transaction.
+	// with ErrTooManyEndpoints if its tenant has most endpoints or more already. It counts what its
+	// transaction sees, without a lock: those that the transaction has added, and those that were
+	// committed before this call, or in REPEATABLE READ before the transaction's first query. So transactions
+	// that overlap may exceed the limit, each by what the others add meanwhile. ErrCollision: the
+	// isolation level is SERIALIZABLE, and another transaction adds an endpoint; retry the transaction.
 	AddEndpoint(ctx context.Context, tx Execer, e Endpoint, most int) error
 
 	// ChangeEndpoint replaces what people set of the endpoint with e's ID and Tenant: URL to
@@ -23,7 +25,9 @@ type Endpoints interface {
 	// for it to end. ErrCollision: the isolation level does not allow waiting.
 	ChangeEndpoint(ctx context.Context, tx Execer, e Endpoint) (changed bool, err error)
 
-	// DeleteEndpoint deletes an endpoint of a tenant with its attempts, and reports whether there was one.
+	// DeleteEndpoint deletes an endpoint of a tenant, and reports whether there was one. No method
+	// returns its attempts from then on; PruneLeftovers removes them after their Until. ErrCollision
+	// is as for ChangeEndpoint.
 	DeleteEndpoint(ctx context.Context, tx Execer, tenant, id string) (deleted bool, err error)
 
 	// Endpoints returns the endpoints that match, in the order of the bytes of tenant and ID.
@@ -43,11 +47,13 @@ type Endpoints interface {
 	// AddAttempts writes attempts. One whose ID exists already is left out.
 	AddAttempts(ctx context.Context, tx Execer, attempts []Attempt) error
 
-	// Attempts returns attempts at the endpoints of one tenant, newest first.
+	// Attempts returns attempts at the endpoints of one tenant, newest first. Those at deleted endpoints
+	// are left out, also if there is another endpoint with the same ID now.
 	Attempts(ctx context.Context, q AttemptQuery) ([]Attempt, error)
 
 	// AttemptHours counts the attempts at an endpoint by the hour in which they began, from the
-	// hour of since on, in order; hours without an attempt are left out.
+	// hour of since on, in order; hours without an attempt are left out. Like Attempts, it leaves out
+	// those at deleted endpoints.
 	AttemptHours(ctx context.Context, tenant, endpoint string, since time.Time) ([]AttemptHour, error)
 }
 
@@ -132,6 +138,8 @@ type Attempt struct {
 	// have at most 255, and all texts are UTF-8 without NUL.
 	ID               string
 	Endpoint, Tenant string
+	// EndpointCreatedAt is the CreatedAt of the endpoint to which the attempt was made.
+	EndpointCreatedAt time.Time
 	// Delivery is the ID of the delivery, which all its attempts share, and Notification that of
 	// the published notification.
 	Delivery, Notification string

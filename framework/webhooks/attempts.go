@@ -33,7 +33,7 @@ type attempt struct {
 // recorded.
 func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchange, at time.Time, err error) *attempt {
 	a := &attempt{endpoint: k, gone: sent.Status == http.StatusGone, Attempt: store.Attempt{
-		ID: notification.NewID(), Endpoint: k.ID, Tenant: k.Tenant, Offset: d.Offset, Delivery: d.ID,
+		ID: notification.NewID(), Endpoint: k.ID, EndpointCreatedAt: k.CreatedAt, Tenant: k.Tenant, Offset: d.Offset, Delivery: d.ID,
 		Notification: d.Metadata.Get(notification.MetadataCausationID), Type: d.Metadata.Get(metadataType),
 		Number: d.Attempt, At: at, Duration: sent.Duration, Status: sent.Status, Until: at.Add(s.config.AttemptsRetention),
 	}}

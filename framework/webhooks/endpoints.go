@@ -111,7 +111,7 @@ func (e *Endpoints) Config() Config { return e.config }
 // Create adds an endpoint, and returns it with its secret, which is not shown again: whsec_… or, if it is
 // asymmetric, the public key whpk_…. It fails with [ErrInvalid], [ErrTooMany] or an error of the database.
 // If the tenant has the endpoint of n.Key already, it returns that one as it is now; or it fails with [ErrKeyUsed] if
-// that one was made with other settings and not changed since. Two transactions that do not see each other may
+// that one was made with other settings and not changed since. Transactions that overlap do not see each other, and may
 // together exceed the tenant's limit.
 func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint, secret string, err error) {
 	if len(n.Types) == 0 {
@@ -144,9 +144,21 @@ func (e *Endpoints) Create(ctx context.Context, n NewEndpoint) (created Endpoint
 	if err != nil {
 		return Endpoint{}, "", err
 	}
-	err = e.record(ctx, "add", n.Tenant, id, func() error { return e.store.AddEndpoint(ctx, tx, row, e.config.EndpointsPerTenant) })
+	most := e.config.EndpointsPerTenant
+	if e.records { // what cannot be done is no action
+		var there []Endpoint
+		if there, err = e.list(ctx, store.EndpointQuery{Tenants: []string{n.Tenant}, Limit: most}); err == nil && len(there) == most {
+			err = ErrTooMany
+		}
+	}
+	if err == nil {
+		err = e.record(ctx, "add", n.Tenant, id, func() error { return e.store.AddEndpoint(ctx, tx, row, most) })
+	}
 	if errors.Is(err, ErrTooMany) {
-		err = fmt.Errorf("%w: tenant %q has %d already, which is endpoints_per_tenant; delete one", ErrTooMany, n.Tenant, e.config.EndpointsPerTenant)
+		err = fmt.Errorf("%w: tenant %q has the %d that endpoints_per_tenant allows: delete one", ErrTooMany, n.Tenant, most)
+		if most < MaxEndpoints {
+			err = fmt.Errorf("%w, or raise that to at most %d", err, MaxEndpoints)
+		}
 	}
 	if err != nil && n.Key != "" { // another Create with the key may have been first
 		if found, secret, again := e.made(ctx, id, &n); again == nil {
@@ -416,8 +428,9 @@ func (e *Endpoints) Enable(ctx context.Context, tenant, id string) (Endpoint, er
 	})
 }
 
-// Delete removes an endpoint with its attempts. It gets nothing more: what it has not got yet counts as
-// delivered. It fails with ErrUnknown.
+// Delete removes an endpoint. It gets nothing more: what it has not got yet counts as delivered. Its attempts are
+// shown to no one from then on; they stay in the database until the end of Config.AttemptsRetention. It fails with
+// ErrUnknown.
 func (e *Endpoints) Delete(ctx context.Context, tenant, id string) error {
 	tx, err := e.execer()
 	if err != nil {

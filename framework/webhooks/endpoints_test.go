@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
@@ -239,6 +240,66 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		require.ErrorIs(t, err, webhooks.ErrChanged)
 		_, err = e.Disable(t.Context(), "globex", made.ID, "\xff")
 		require.Error(t, err)
+	})
+}
+
+func TestTheEndpointBeyondTheLimitIsRefusedAndNotRecorded(t *testing.T) {
+	onEachStore(t, webhooks.Config{}, func(t *testing.T, s *shop) {
+		_, err := s.db.ExecContext(t.Context(), `INSERT INTO outbox_endpoints (id, tenant, url, description, types, only_if, private, rate)
+			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999) SELECT 'e' || i, 'acme', 'https://acme.example', '', '["*"]', '', '{}', '' FROM n`)
+		require.NoError(t, err)
+		s.create("acme", "https://acme.example/last")
+		operators := s.endpoints.As(admin.New(s.store, "operator"))
+		few, err := webhooks.NewEndpoints(s.store, sinks.Instance{Name: "customers"}, webhooks.Config{EndpointsPerTenant: 7})
+		require.NoError(t, err)
+		for e, says := range map[*webhooks.Endpoints]string{
+			s.endpoints: `too many endpoints: tenant "acme" has the 10000 that endpoints_per_tenant allows: delete one`,
+			operators:   `too many endpoints: tenant "acme" has the 10000 that endpoints_per_tenant allows: delete one`,
+			few:         `too many endpoints: tenant "acme" has the 7 that endpoints_per_tenant allows: delete one, or raise that to at most 10000`,
+		} {
+			_, _, err = e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://acme.example/more"}})
+			require.ErrorIs(t, err, webhooks.ErrTooMany)
+			require.EqualError(t, err, says)
+		}
+		actions, err := admin.New(s.store, "operator").Actions(t.Context(), 10)
+		require.NoError(t, err)
+		require.Empty(t, actions)
+		require.NoError(t, operators.Delete(t.Context(), "acme", "e7"))
+		s.create("acme", "https://acme.example/more")
+	})
+}
+
+// A role that only publishes cannot see which migrations were applied.
+func TestErrorsOfAnOutboxWithoutEndpointsNameTheWayOut(t *testing.T) {
+	onEachStore(t, webhooks.Config{}, func(t *testing.T, s *shop) {
+		for _, table := range []string{"outbox_endpoints", "outbox_attempts"} {
+			_, err := s.db.ExecContext(t.Context(), "DROP TABLE "+table)
+			require.NoError(t, err)
+		}
+		e := s.endpoints
+		for name, do := range map[string]func() error{
+			"create": func() error {
+				_, _, err := e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://acme.example/"}})
+				return err
+			},
+			"get":      func() error { _, err := e.Get(t.Context(), "acme", "1"); return err },
+			"list":     func() error { _, err := e.List(t.Context(), webhooks.Query{}); return err },
+			"delete":   func() error { return e.Delete(t.Context(), "acme", "1") },
+			"trouble":  func() error { _, err := e.InTrouble(t.Context(), 1); return err },
+			"attempts": func() error { _, err := e.Attempts(t.Context(), store.AttemptQuery{Tenant: "acme"}); return err },
+			"hours":    func() error { _, err := e.Hours(t.Context(), "acme", "1", time.Time{}); return err },
+			"in a transaction": func() error {
+				tx, err := s.db.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				defer func() { _ = tx.Rollback() }()
+				_, err = e.In(tx).List(t.Context(), webhooks.Query{})
+				return err
+			},
+		} {
+			err := do()
+			require.ErrorIs(t, err, store.ErrOtherDatabase, name)
+			require.ErrorContains(t, err, "waybill migrate", name)
+		}
 	})
 }
 

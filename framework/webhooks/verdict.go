@@ -55,8 +55,8 @@ func (v *verdict) marks(r *residence) (m store.EndpointMarks) {
 		a := v.last[id]
 		now := r.present(a)
 		since := now.FailingSince
-		if a.Error != "" && (now.goodAt.After(a.At) || now.Version != a.endpoint.Version) {
-			continue // it has succeeded since, or was changed
+		if a.Error != "" && (now.goodAt.After(a.At) || now.Version != a.endpoint.Version || !now.CreatedAt.Equal(a.endpoint.CreatedAt)) {
+			continue // it has succeeded since, was changed, or was made again
 		}
 		switch {
 		case a.Error == "" && !since.IsZero():

@@ -33,6 +33,8 @@ func TestEndpointsOfCustomersAreDisabledEnabledAndRecovered(t *testing.T) {
 			URL: url, Description: description, Types: types, When: "payload.total > 100", Headers: map[string]string{"X-Shop": "7"},
 		}})
 		require.NoError(t, err)
+		made, err = all.Get(t.Context(), tenant, made.ID) // with the database's times
+		require.NoError(t, err)
 		return made
 	}
 	failing := add("acme", "https://hooks.acme.example/orders/incoming?shop=berlin-mitte", "The shop in Berlin", "order.*", "parcel.moved")
@@ -48,7 +50,7 @@ func TestEndpointsOfCustomersAreDisabledEnabledAndRecovered(t *testing.T) {
 	var attempts []store.Attempt
 	for i := range 4 {
 		a := store.Attempt{
-			ID: notification.NewID(), Endpoint: failing.ID, Tenant: "acme", Delivery: fmt.Sprint("n", i), Notification: notification.NewID(), Type: "order.placed", Number: i + 1,
+			ID: notification.NewID(), Endpoint: failing.ID, EndpointCreatedAt: failing.CreatedAt, Tenant: "acme", Delivery: fmt.Sprint("n", i), Notification: notification.NewID(), Type: "order.placed", Number: i + 1,
 			At: time.Now().Add(-time.Hour), Duration: 1234 * time.Millisecond, Until: time.Now().Add(time.Hour),
 		}
 		if i > 0 {

@@ -69,6 +69,8 @@ func (c *customers) create(t *testing.T, like webhooks.Settings) webhooks.Endpoi
 	t.Helper()
 	made, _, err := c.endpoints.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: like})
 	require.NoError(t, err)
+	made, err = c.endpoints.Get(t.Context(), "acme", made.ID) // with the database's times
+	require.NoError(t, err)
 	return made
 }
 
@@ -81,7 +83,7 @@ func (c *customers) day(t *testing.T, of webhooks.Endpoint) store.Attempt {
 		at := time.Now().Add(-time.Duration(minutes) * time.Minute).UTC().Truncate(time.Microsecond)
 		n := len(all)
 		a := store.Attempt{
-			ID: fmt.Sprintf("%013x-0000", n), Endpoint: of.ID, Tenant: of.Tenant, Delivery: fmt.Sprintf("0199a7c2-5b1e-7000-8000-%012x_%s", n, of.ID), Notification: fmt.Sprint(n), Offset: int64(n + 1),
+			ID: fmt.Sprintf("%013x-0000", n), Endpoint: of.ID, EndpointCreatedAt: of.CreatedAt, Tenant: of.Tenant, Delivery: fmt.Sprintf("0199a7c2-5b1e-7000-8000-%012x_%s", n, of.ID), Notification: fmt.Sprint(n), Offset: int64(n + 1),
 			Type: []string{"order.placed", "order.shipped", "invoice.paid"}[random.IntN(3)], Number: 1, At: at, Duration: time.Duration(20+random.IntN(300)) * time.Millisecond, Status: 200, Until: time.Now().Add(72 * time.Hour).UTC().Truncate(time.Microsecond),
 			Request: store.Exchange{
 				Header: map[string][]string{"Content-Type": {"application/json"}, "User-Agent": {"waybill/devel"}, "Webhook-Id": {fmt.Sprint(n)}, "Webhook-Timestamp": {fmt.Sprint(at.Unix())}, "Webhook-Signature": {"v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="}, "Authorization": {"***"}},

@@ -177,6 +177,12 @@ func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) 
 // Advise adds the hint for the number of the error.
 func (*dialect) Advise(err error) error { return session.Advise(err) }
 
+// Counted counts before, into a variable of the session: in REPEATABLE READ, what an INSERT selects is locked with the
+// gaps beside it, and inserts of others would wait for the end of the transaction.
+func (*dialect) Counted(count tables.Expr) (before, counted tables.Expr) {
+	return tables.SQL(`SELECT ? INTO @waybill_counted`, count), tables.SQL(`@waybill_counted`)
+}
+
 // TakeCursors locks the rows in the order of the primary key. It is not a SELECT: if one is executed
 // with separate arguments, the driver waits forever for the end of the rows.
 func (*dialect) TakeCursors(sink string) tables.Expr {

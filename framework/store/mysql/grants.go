@@ -25,7 +25,7 @@ func (n names) duties() map[string][]grant {
 		{"SELECT, INSERT (`offset`, id, token), UPDATE (id, token)", "cancelled"}, {"SELECT, INSERT (type, `key`, until, token), UPDATE (until, token)", "unique"},
 	}
 	return map[string][]grant{
-		"publisher": append(publishing[:len(publishing):len(publishing)], grant{allOf, "endpoints"}, grant{`SELECT, DELETE`, "attempts"}),
+		"publisher": append(publishing[:len(publishing):len(publishing)], grant{allOf, "endpoints"}, grant{`SELECT`, "attempts"}),
 		"scheduler": append(publishing[:len(publishing):len(publishing)], grant{`SELECT, INSERT, UPDATE`, "schedules"}),
 		"consumer":  {{`SELECT, INSERT, UPDATE`, "inbox"}},
 		"forwarder": {
@@ -36,7 +36,7 @@ func (n names) duties() map[string][]grant {
 		"operator": {
 			{`SELECT`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, DELETE`, "receipts"},
 			{`SELECT, INSERT, UPDATE`, "actions"}, {`SELECT, UPDATE, DELETE`, "schedules"}, {`SELECT`, "cancelled"},
-			{allOf, "endpoints"}, {`SELECT, DELETE`, "attempts"},
+			{allOf, "endpoints"}, {`SELECT`, "attempts"},
 		},
 	}
 }

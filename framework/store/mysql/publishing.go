@@ -84,7 +84,7 @@ func (s *Store) write(ctx context.Context, tx store.Execer, table, what string, 
 	case collides(err):
 		return 0, fmt.Errorf("%s: %w: %w", what, store.ErrCollision, err)
 	case session.Refused(err, session.NoSuchTable):
-		return 0, fmt.Errorf("%s: %w: it has no table %s: use a transaction of the database that the outbox was opened on, or migrate this one: %w",
+		return 0, fmt.Errorf("%s: %w: it has no table %s: use a transaction of the database that the outbox was opened on, or migrate this one by waybill migrate: %w",
 			what, store.ErrOtherDatabase, s.names.Table(table), err)
 	}
 	return 0, fmt.Errorf("%s: %w", what, session.Advise(err))

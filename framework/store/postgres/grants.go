@@ -51,7 +51,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 	}
 	switch d {
 	case Publisher:
-		return append(publishing, grant{all, table("endpoints")}, grant{`SELECT, DELETE`, table("attempts")},
+		return append(publishing, grant{all, table("endpoints")}, grant{`SELECT`, table("attempts")},
 			grant{`EXECUTE`, `FUNCTION ` + n.Table("publish")}, grant{`EXECUTE`, `FUNCTION ` + n.Table("cancel")}), nil
 	case Scheduler:
 		return append(publishing, grant{`SELECT, INSERT, UPDATE`, table("schedules")}), nil
@@ -69,7 +69,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, DELETE`, table("receipts")},
 			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT`, table("cancelled")},
-			{all, table("endpoints")}, {`SELECT, DELETE`, table("attempts")},
+			{all, table("endpoints")}, {`SELECT`, table("attempts")},
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))

@@ -270,9 +270,9 @@ func TestQueriesOfEndpointsReadLittleMoreThanTheyReturn(t *testing.T) {
 		ALTER TABLE outbox_attempts SET (autovacuum_enabled = off);
 		INSERT INTO outbox_endpoints (id, tenant, url, description, types, only_if, private, rate, failing_since)
 			SELECT 'e' || i, 'k' || i % 20000, repeat('x', 200), '', '[]', '', '', '', CASE WHEN i % 10000 = 0 THEN now() END FROM generate_series(1, 60000) i;
-		INSERT INTO outbox_attempts (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration, status, failed, error, request, answer, until)
-			SELECT to_char(i, '000000'), 'e' || i % 100, 'k' || i % 10, 'd' || i, '', i, '', 1, now(), i / 10000, 0, 200, i % 1000 = 0, '', '{}', repeat('x', 500), now() + i * interval '1 second'
-			FROM generate_series(1, 100000) i`)
+		INSERT INTO outbox_attempts (id, endpoint, endpoint_created_at, tenant, delivery, notification, log_offset, type, number, at, hour, duration, status, failed, error, request, answer, until)
+			SELECT to_char(i, '000000'), e.id, created_at, tenant, 'd' || i, '', i, '', 1, now(), i / 10000, 0, 200, i % 1000 = 0, '', '{}', repeat('x', 500), now() + i * interval '1 second'
+			FROM generate_series(1, 100000) i JOIN outbox_endpoints e ON e.id = 'e' || 1 + i % 100`)
 	require.NoError(t, err)
 	_, err = db.ExecContext(ctx, `VACUUM ANALYZE outbox_endpoints, outbox_attempts`)
 	require.NoError(t, err)
@@ -287,7 +287,7 @@ func TestQueriesOfEndpointsReadLittleMoreThanTheyReturn(t *testing.T) {
 		"counts":                  {tables.EndpointCountsQuery(100), 200},
 		"attempts of a tenant":    {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "k1", Limit: 10}), 100},
 		"attempts at an endpoint": {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "k1", Endpoint: "e1", Limit: 10}), 100},
-		"attempts of a delivery":  {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "k1", Delivery: "d1", Limit: 10}), 30},
+		"attempts of a delivery":  {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "k1", Delivery: "d100", Limit: 10}), 30},
 		"attempts by hour":        {tables.AttemptHoursQuery("k1", "e1", time.Time{}), 100}, // of 1,000 rows
 	} {
 		blocks, text := blocksOf(t, s, c.query)

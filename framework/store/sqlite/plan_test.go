@@ -88,11 +88,16 @@ func TestQueriesOfEndpointsUseTheirIndexes(t *testing.T) {
 		"in trouble":              {tables.EndpointsQuery(store.EndpointQuery{Troubled: true, Limit: 3}), "INDEX outbox_endpoints_unwell (unwell=?)\n"},
 		"in trouble of tenants":   {tables.EndpointsQuery(store.EndpointQuery{Troubled: true, Tenants: []string{"a"}}), "INDEX outbox_endpoints_unwell (unwell=? AND tenant=?)\n"},
 		"attempts":                {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", After: "x", Limit: 3}), "INDEX outbox_attempts_tenant (tenant=? AND id<?)\n"},
-		"attempts at an endpoint": {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", Endpoint: "e", Failed: true, Limit: 3}), "INDEX outbox_attempts_endpoint (tenant=? AND endpoint=?)\n"},
-		"attempts of a delivery":  {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", Delivery: "d"}), "INDEX outbox_attempts_delivery (tenant=? AND delivery=?)\n"},
-		"attempts by hour":        {tables.AttemptHoursQuery("a", "e", time.Now()), "COVERING INDEX outbox_attempts_endpoint (tenant=? AND endpoint=?)\nUSE TEMP B-TREE FOR GROUP BY\n"},
+		"attempts at an endpoint": {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", Endpoint: "e", Failed: true, Limit: 3}), "INDEX outbox_attempts_endpoint (endpoint=?)\n"},
+		"attempts of a delivery":  {s.run.AttemptsQuery(store.AttemptQuery{Tenant: "a", Delivery: "d"}), "INDEX outbox_attempts_delivery (delivery=?)\n"},
+		"attempts by hour":        {tables.AttemptHoursQuery("a", "e", time.Now()), "COVERING INDEX outbox_attempts_endpoint (endpoint=?)\nUSE TEMP B-TREE FOR GROUP BY\n"},
 	} {
-		require.Regexp(t, `^SEARCH outbox_\w+ USING `+regexp.QuoteMeta(c.want)+`$`, explain(t, s, c.query), name)
+		if strings.HasPrefix(name, "attempts") {
+			first, rest, _ := strings.Cut(c.want, "\n")
+			c.want = first + "\nSCALAR SUBQUERY 1\nSEARCH e USING INDEX sqlite_autoindex_outbox_endpoints_1 (id=?)\n" + rest
+		}
+		plan := strings.ReplaceAll(explain(t, s, c.query), "CORRELATED ", "")
+		require.Regexp(t, `^SEARCH (a|outbox_\w+) USING `+regexp.QuoteMeta(c.want)+`$`, plan, name)
 	}
 	counts := explain(t, s, tables.EndpointCountsQuery(3))
 	require.Contains(t, counts, "SEARCH outbox_endpoints USING INDEX outbox_endpoints_unwell (unwell=?)")

@@ -53,7 +53,6 @@ var known = []struct {
 	{webhooks.ErrChanged, http.StatusConflict, "someone else has changed the endpoint meanwhile: read it again, and repeat the change"},
 	{webhooks.ErrKeyUsed, http.StatusUnprocessableEntity, "this key was used for a different endpoint: use a new one"},
 	{webhooks.ErrDisabled, http.StatusConflict, "the endpoint is disabled: enable it first"},
-	{webhooks.ErrTooMany, http.StatusConflict, "you have as many endpoints as you may have: delete one"},
 	{webhooks.ErrGone, http.StatusGone, "what was sent is no longer kept"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "this took too long: try again in a moment"},
 }
@@ -71,6 +70,9 @@ func (p *portal) problem(r *http.Request, err error) *problem {
 		what := problemOf(http.StatusUnprocessableEntity, "the endpoint cannot be like this: errors says why")
 		what.Errors = mistakesIn(err)
 		return what
+	}
+	if errors.Is(err, webhooks.ErrTooMany) {
+		return problemOf(http.StatusConflict, "you can have %d endpoints, and have them already: delete one", p.endpoints.Config().EndpointsPerTenant)
 	}
 	for _, k := range known {
 		if errors.Is(err, k.err) {

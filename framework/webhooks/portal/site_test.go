@@ -132,6 +132,8 @@ func (s *site) create(tenant string, like webhooks.Settings) webhooks.Endpoint {
 	s.t.Helper()
 	made, _, err := s.endpoints.Create(s.t.Context(), webhooks.NewEndpoint{Tenant: tenant, Settings: like})
 	require.NoError(s.t, err)
+	made, err = s.endpoints.Get(s.t.Context(), tenant, made.ID) // with the database's times
+	require.NoError(s.t, err)
 	return made
 }
 
@@ -140,7 +142,7 @@ func (s *site) attempt(of webhooks.Endpoint, change ...func(*store.Attempt)) sto
 	s.t.Helper()
 	id := notification.NewID()
 	a := store.Attempt{
-		ID: id, Endpoint: of.ID, Tenant: of.Tenant, Delivery: "n1_" + of.ID, Notification: "n1", Offset: 1, Type: "order.placed", Number: 1,
+		ID: id, Endpoint: of.ID, EndpointCreatedAt: of.CreatedAt, Tenant: of.Tenant, Delivery: "n1_" + of.ID, Notification: "n1", Offset: 1, Type: "order.placed", Number: 1,
 		At: time.Now().UTC().Truncate(time.Microsecond), Duration: 123 * time.Millisecond, Status: 200, Until: time.Now().Add(72 * time.Hour).UTC().Truncate(time.Microsecond),
 		Request: store.Exchange{Header: map[string][]string{"Webhook-Id": {"n1"}}, Body: `{"type":"order.placed","data":{"order_id":"o-1"}}`},
 		Answer:  store.Exchange{Header: map[string][]string{"Server": {"nginx"}}, Body: `{"ok":true}`},

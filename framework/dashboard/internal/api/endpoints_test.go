@@ -146,9 +146,11 @@ func TestViewersSeeNeitherPathsNorErrorsOfEndpoints(t *testing.T) {
 		defer tx.Rollback()
 		_, err = sell.MarkEndpoints(t.Context(), tx, store.EndpointMarks{Failing: []string{made.ID}, Trouble: map[string]string{made.ID: "when: zq4711 is no text"}})
 		require.NoError(t, err)
+		found, err := sell.Endpoints(t.Context(), tx, store.EndpointQuery{IDs: []string{made.ID}})
+		require.NoError(t, err)
 		exchange := store.Exchange{Header: map[string][]string{"X": {"zq4711"}}, Body: "zq4711"}
 		require.NoError(t, sell.AddAttempts(t.Context(), tx, []store.Attempt{{
-			ID: notification.NewID(), Endpoint: made.ID, Tenant: "acme", Delivery: "d", Notification: "n", Type: "order.placed", Number: 1, At: time.Now(),
+			ID: notification.NewID(), Endpoint: made.ID, EndpointCreatedAt: found[0].CreatedAt, Tenant: "acme", Delivery: "d", Notification: "n", Type: "order.placed", Number: 1, At: time.Now(),
 			Status: 422, Error: "transient: POST https://acme.example: 422 zq4711", Request: exchange, Answer: exchange, Until: time.Now().Add(time.Hour),
 		}}))
 		require.NoError(t, tx.Commit())

@@ -157,8 +157,8 @@ func hostileTarget(t *testing.T, o outbox) *target.Target {
 		o.exec(t, `INSERT INTO outbox_forwarders (owner, sinks, running, live_until) VALUES ($1, '["<script>alert(1)</script>"]', '{"version": "<script>alert(1)</script>", "settings": "<script>alert(1)</script>"}', '2999-01-01T00:00:00.000000Z')`, short)
 		o.exec(t, `INSERT INTO outbox_endpoints (id, tenant, url, description, types, only_if, private, rate, disabled_reason, trouble) VALUES ($1, $1, $2, $2, '["<script>alert(1)</script>"]', $2, $3, '', $2, $2)`,
 			short, text, `{"secrets": [{"secret": "whsec_x"}], "headers": {"<script>alert(1)</script>": "x"}}`)
-		o.exec(t, `INSERT INTO outbox_attempts (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration, status, failed, error, request, answer, until)
-			VALUES ($1, $1, $1, $2, $2, 1, $2, 1, '2026-01-02T03:04:05.000000Z', 1, 1, 500, true, $2, '{}', '{}', '2999-01-01T00:00:00.000000Z')`, short, text)
+		o.exec(t, `INSERT INTO outbox_attempts (id, endpoint, endpoint_created_at, tenant, delivery, notification, log_offset, type, number, at, hour, duration, status, failed, error, request, answer, until)
+			SELECT $1, $1, created_at, $1, $2, $2, 1, $2, 1, '2026-01-02T03:04:05.000000Z', 1, 1, 500, true, $2, '{}', '{}', '2999-01-01T00:00:00.000000Z' FROM outbox_endpoints WHERE id = $1`, short, text)
 		o.exec(t, `INSERT INTO outbox_actions (id, who, action, filter) VALUES ($1, $1, $1, '{"error": "<script>alert(1)</script>"}')`, text)
 	}
 	types := registry.New()

@@ -42,7 +42,7 @@ refused, and --rate has no effect.`,
 	}
 	r.Add(cmd)
 	cmd.Flags().StringVar(&r.request.Sink, "sink", "", "sink to deliver to")
-	cmd.Flags().StringVar(&r.request.Type, "type", "", "replay rows of this type, or of all types with a prefix (order.*) (default: all types that go to the sink)")
+	cmd.Flags().StringVar(&r.request.Type, "type", "", "replay rows of this type, or of all types with a prefix (order.*) (default: all types that go to the sink, but for those that begin with _)")
 	cmd.Flags().Var(&r.since, "since", "replay rows that occurred at this time or later: a time, or an age such as 6h or 7d")
 	cmd.Flags().StringVar(&r.request.From, "from", "", "replay a Kafka partition from this record on, such as orders/3@1042; only if the log is a Kafka topic")
 	cmd.Flags().Var(&r.until, "until", "replay rows that occurred before this time")

@@ -73,6 +73,9 @@ type Syntax interface {
 	// NewRow returns the end of an INSERT of one row whose key may exist already. If it does,
 	// either nothing is written, or the statement fails with an error for which Exists is true.
 	NewRow(key []string) string
+	// Counted returns a count for a SELECT that an INSERT writes, and a statement to execute before it, which
+	// may be empty. Together they lock nothing that is counted.
+	Counted(count Expr) (before, counted Expr)
 	// TakeCursors makes other writers of a sink's cursors wait until the transaction ends. It is
 	// the first statement of its transaction, apart from TakeCursors of other sinks, and the
 	// statements after it see what others have committed before.
@@ -258,6 +261,9 @@ func (d Standard) NewRow(key []string) string { return d.OnConflict(key, nil, Co
 
 // Exists returns false, since NewRow does not fail.
 func (Standard) Exists(error) bool { return false }
+
+// Counted returns the count.
+func (Standard) Counted(count Expr) (before, counted Expr) { return Expr{}, count }
 
 // TakeCursors locks the rows, always in the same order.
 func (Standard) TakeCursors(sink string) Expr {

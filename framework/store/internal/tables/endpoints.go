@@ -31,8 +31,8 @@ func (r *Runner) writeIn(ctx context.Context, tx store.Execer, table, what strin
 	return result.RowsAffected()
 }
 
-// AddEndpoint adds an endpoint; see store.Endpoints. It is one statement, since a transaction may be able to do
-// nothing but execute.
+// AddEndpoint adds an endpoint; see store.Endpoints. It queries nothing, since a transaction may be able to do nothing
+// but execute.
 func (t *Tables) AddEndpoint(ctx context.Context, tx store.Execer, e store.Endpoint, most int) error {
 	types, err := encoded(e.Types)
 	if err != nil {
@@ -41,10 +41,16 @@ func (t *Tables) AddEndpoint(ctx context.Context, tx store.Execer, e store.Endpo
 	values := list(e.ID, e.Tenant, e.URL, e.Description, types, e.When, e.Private, e.Rate, e.DisabledReason,
 		t.run.Dialect.BindTime(e.DisabledAt), t.run.Dialect.BindTime(e.FailingSince), e.Trouble)
 	values.Text = values.Text[1 : len(values.Text)-1] // without parentheses
+	const what = "add an endpoint"
+	before, there := t.run.Dialect.Counted(SQL(`(SELECT count(*) FROM {endpoints} WHERE tenant = ?)`, e.Tenant))
 	return t.run.within(ctx, tx, func(tx store.Execer) error {
-		added, err := t.run.writeIn(ctx, tx, "endpoints", "add an endpoint", SQL(`INSERT INTO {endpoints} (id, tenant, url, description, types, only_if, private, rate,
-			disabled_reason, disabled_at, failing_since, trouble) SELECT ? FROM (SELECT count(*) AS there FROM {endpoints} WHERE tenant = ?) c WHERE there < ? {whole endpoints}`,
-			values, e.Tenant, most))
+		if before.Text != "" {
+			if _, err := t.run.writeIn(ctx, tx, "endpoints", what, before); err != nil {
+				return err
+			}
+		}
+		added, err := t.run.writeIn(ctx, tx, "endpoints", what, SQL(`INSERT INTO {endpoints} (id, tenant, url, description, types, only_if, private, rate,
+			disabled_reason, disabled_at, failing_since, trouble) SELECT ? FROM (SELECT ? AS there) c WHERE there < ? {whole endpoints}`, values, there, most))
 		if err == nil && added == 0 {
 			err = store.ErrTooManyEndpoints
 		}
@@ -73,15 +79,12 @@ func (t *Tables) ChangeEndpoint(ctx context.Context, tx store.Execer, e store.En
 	return changed && err == nil, err
 }
 
-// DeleteEndpoint deletes an endpoint and its attempts; see store.Endpoints.
+// DeleteEndpoint deletes an endpoint; see store.Endpoints. It does not touch the attempts, which may be a million: on
+// MySQL, what is deleted in REPEATABLE READ is locked with the gaps beside it, and checkpoints would wait.
 func (t *Tables) DeleteEndpoint(ctx context.Context, tx store.Execer, tenant, id string) (deleted bool, err error) {
-	what := "delete endpoint " + id
 	err = t.run.within(ctx, tx, func(tx store.Execer) error {
-		n, err := t.run.writeIn(ctx, tx, "endpoints", what, SQL(`DELETE FROM {endpoints} WHERE id = ? AND tenant = ?`, id, tenant))
-		if deleted = n > 0; err != nil || !deleted {
-			return err
-		}
-		_, err = t.run.writeIn(ctx, tx, "attempts", what, SQL(`DELETE FROM {attempts} WHERE tenant = ? AND endpoint = ?`, tenant, id))
+		n, err := t.run.writeIn(ctx, tx, "endpoints", "delete endpoint "+id, SQL(`DELETE FROM {endpoints} WHERE id = ? AND tenant = ?`, id, tenant))
+		deleted = n > 0
 		return err
 	})
 	return deleted && err == nil, err
@@ -90,10 +93,11 @@ func (t *Tables) DeleteEndpoint(ctx context.Context, tx store.Execer, tenant, id
 // Endpoints returns the endpoints that match; see store.Endpoints. Without a transaction, engines must not wait for
 // what an application does with its pool.
 func (t *Tables) Endpoints(ctx context.Context, tx store.RowsQuerier, q store.EndpointQuery) (found []store.Endpoint, err error) {
-	defer t.run.Tried(&err, "read endpoints")
 	if tx == nil {
 		tx = t.run.Own()
 	}
+	diagnosed, _ := tx.(store.Execer)
+	defer t.run.unread(ctx, diagnosed, &err, "endpoints", "read endpoints")
 	query, args := t.run.Render(EndpointsQuery(q))
 	return ListRows(ctx, tx, func(rows *sql.Rows, e *store.Endpoint) error {
 		var types []byte
@@ -141,7 +145,7 @@ func atMost(limit int) Expr {
 
 // EndpointCounts counts endpoints by tenant; see store.Endpoints.
 func (t *Tables) EndpointCounts(ctx context.Context, limit int) (counts []store.EndpointCount, err error) {
-	defer t.run.Tried(&err, "count endpoints")
+	defer t.run.unread(ctx, t.run.DB, &err, "endpoints", "count endpoints")
 	query := EndpointCountsQuery(limit)
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, c *store.EndpointCount) error {
 		return rows.Scan(&c.Tenant, &c.All, &c.Disabled, &c.Failing, &c.Troubled)
@@ -304,11 +308,11 @@ func (t *Tables) AddAttempts(ctx context.Context, tx store.Execer, attempts []st
 			values := make([]Expr, len(chunk))
 			for i, a := range chunk {
 				at := notification.ClampTime(a.At)
-				values[i] = list(a.ID, a.Endpoint, a.Tenant, a.Delivery, a.Notification, a.Offset, a.Type, a.Number, d.BindTime(at), at.Unix()/3600, a.Duration.Microseconds(),
+				values[i] = list(a.ID, a.Endpoint, d.BindTime(notification.ClampTime(a.EndpointCreatedAt)), a.Tenant, a.Delivery, a.Notification, a.Offset, a.Type, a.Number, d.BindTime(at), at.Unix()/3600, a.Duration.Microseconds(),
 					a.Status, a.Error != "", a.Error, a.request, a.answer, d.BindTime(notification.ClampTime(a.Until)))
 			}
-			_, err := t.run.writeIn(ctx, tx, "attempts", "write attempts", SQL(`INSERT INTO {attempts} (id, endpoint, tenant, delivery, notification, log_offset, type, number, at, hour, duration,
-				status, failed, error, request, answer, until) VALUES ?`+d.OnConflict([]string{"id"}, nil, Condition{}), Join(", ", values)))
+			_, err := t.run.writeIn(ctx, tx, "attempts", "write attempts", SQL(`INSERT INTO {attempts} (id, endpoint, endpoint_created_at, tenant, delivery, notification, log_offset, type, number, at, hour,
+				duration, status, failed, error, request, answer, until) VALUES ?`+d.OnConflict([]string{"id"}, nil, Condition{}), Join(", ", values)))
 			if err != nil {
 				return err
 			}
@@ -329,12 +333,12 @@ func attemptSize(a *attemptRow) int {
 
 // Attempts returns attempts of a tenant; see store.Endpoints.
 func (t *Tables) Attempts(ctx context.Context, q store.AttemptQuery) (found []store.Attempt, err error) {
-	defer t.run.Tried(&err, "read attempts")
+	defer t.run.unread(ctx, t.run.DB, &err, "attempts", "read attempts")
 	query := t.run.AttemptsQuery(q)
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, a *store.Attempt) error {
 		var micros int64
 		var request, answer []byte
-		err := rows.Scan(&a.ID, &a.Endpoint, &a.Tenant, &a.Delivery, &a.Notification, &a.Offset, &a.Type, &a.Number, t.run.Into(&a.At), &micros,
+		err := rows.Scan(&a.ID, &a.Endpoint, t.run.Into(&a.EndpointCreatedAt), &a.Tenant, &a.Delivery, &a.Notification, &a.Offset, &a.Type, &a.Number, t.run.Into(&a.At), &micros,
 			&a.Status, &a.Error, &request, &answer, t.run.Into(&a.Until))
 		if err != nil {
 			return err
@@ -349,8 +353,8 @@ func (t *Tables) Attempts(ctx context.Context, q store.AttemptQuery) (found []st
 
 // AttemptsQuery reads an index in the order of the ids.
 func (r *Runner) AttemptsQuery(q store.AttemptQuery) Expr {
-	where := SQL(`tenant = ?`, q.Tenant)
-	for _, c := range []struct{ column, want string }{{`endpoint`, q.Endpoint}, {`id`, q.ID}, {`delivery`, q.Delivery}, {`type`, q.Type}} {
+	where := ofPresent(q.Tenant, q.Endpoint)
+	for _, c := range []struct{ column, want string }{{`id`, q.ID}, {`delivery`, q.Delivery}, {`type`, q.Type}} {
 		if c.want != "" {
 			where.And(c.column+` = ?`, c.want)
 		}
@@ -367,13 +371,26 @@ func (r *Runner) AttemptsQuery(q store.AttemptQuery) Expr {
 	if q.After != "" {
 		where.And(`id < ?`, q.After)
 	}
-	return SQL(`SELECT id, endpoint, tenant, delivery, notification, log_offset, type, number, at, duration, status, error, request, answer, until
-		FROM {attempts} WHERE ? ORDER BY id DESC ? {whole attempts}`, where, atMost(q.Limit))
+	return SQL(`SELECT id, endpoint, endpoint_created_at, tenant, delivery, notification, log_offset, type, number, at, duration, status, error, request, answer, until
+		FROM {attempts} a WHERE ? ORDER BY id DESC ? {whole attempts}`, where, atMost(q.Limit))
+}
+
+// ofPresent is the condition that an attempt a was made to an endpoint of a tenant, or to this one of the tenant, which was
+// neither deleted nor made again with the same id. It is no join, so that the index of attempts gives the order, and
+// within a function, since PostgreSQL would expect few rows of the comparison alone, and sort all attempts for one page. For
+// the same reason only the endpoint is asked for its tenant.
+func ofPresent(tenant, endpoint string) Expr {
+	where, of := SQL(`tenant = ?`, tenant), SQL(`e.id = a.endpoint AND e.tenant = a.tenant`)
+	if endpoint != "" {
+		where, of = SQL(`endpoint = ?`, endpoint), SQL(`e.id = ? AND e.tenant = ?`, endpoint, tenant)
+	}
+	where.And(`coalesce(endpoint_created_at = (SELECT e.created_at FROM {endpoints} e WHERE ? {whole endpoints}), false)`, of)
+	return where
 }
 
 // AttemptHours counts attempts by hour; see store.Endpoints.
 func (t *Tables) AttemptHours(ctx context.Context, tenant, endpoint string, since time.Time) (hours []store.AttemptHour, err error) {
-	defer t.run.Tried(&err, "count attempts")
+	defer t.run.unread(ctx, t.run.DB, &err, "attempts", "count attempts")
 	query := AttemptHoursQuery(tenant, endpoint, since)
 	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, h *store.AttemptHour) error {
 		var hour int64
@@ -383,10 +400,11 @@ func (t *Tables) AttemptHours(ctx context.Context, tenant, endpoint string, sinc
 	}, query.Text, query.Args...)
 }
 
-// AttemptHoursQuery reads an index only.
+// AttemptHoursQuery reads an index only, apart from the endpoint.
 func AttemptHoursQuery(tenant, endpoint string, since time.Time) Expr {
-	return SQL(`SELECT hour, sum(CASE WHEN failed = true THEN 0 ELSE 1 END), sum(CASE WHEN failed = true THEN 1 ELSE 0 END) FROM {attempts}
-		WHERE tenant = ? AND endpoint = ? AND hour >= ? GROUP BY hour ORDER BY hour {whole attempts}`, tenant, endpoint, notification.ClampTime(since).Unix()/3600)
+	return SQL(`SELECT hour, sum(CASE WHEN failed = true THEN 0 ELSE 1 END), sum(CASE WHEN failed = true THEN 1 ELSE 0 END) FROM {attempts} a
+		WHERE ? AND hour >= ? GROUP BY hour ORDER BY hour {whole attempts}`,
+		ofPresent(tenant, endpoint), notification.ClampTime(since).Unix()/3600)
 }
 
 // encoded returns a value as JSON text.

@@ -20,11 +20,18 @@ func (r *Runner) refused(ctx context.Context, tx store.Execer, err error, table,
 	return r.Failed(r.diagnose(ctx, tx, table, err), "%s", what)
 }
 
+// unread is refused for the result of a method that reads a table, if that is an error: it is deferred.
+func (r *Runner) unread(ctx context.Context, tx store.Execer, err *error, table, what string) {
+	if *err != nil {
+		*err = r.refused(ctx, tx, *err, table, what)
+	}
+}
+
 func (r *Runner) diagnose(ctx context.Context, tx store.Execer, table string, err error) error {
 	name := r.named(table)
 	if !r.Dialect.Missing(ctx, tx, name, err) {
 		return err
 	}
-	return fmt.Errorf("%w: it has no table %s: use a transaction of the database that the outbox was opened on, or migrate this one: %w",
+	return fmt.Errorf("%w: it has no table %s: use a transaction of the database that the outbox was opened on, or migrate this one by waybill migrate: %w",
 		store.ErrOtherDatabase, name, err)
 }

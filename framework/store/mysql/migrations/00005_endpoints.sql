@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "endpoints"}} (
 CREATE TABLE IF NOT EXISTS {{.Table "attempts"}} (
     id           VARCHAR(64)  NOT NULL,
     endpoint     VARCHAR(255) NOT NULL,
+    endpoint_created_at DATETIME(6)  NOT NULL, -- one that is made again with the same id has no attempts yet
     tenant       VARCHAR(255) NOT NULL,
     delivery     VARCHAR(255) NOT NULL,
     notification VARCHAR(255) NOT NULL,
@@ -47,8 +48,8 @@ CREATE TABLE IF NOT EXISTS {{.Table "attempts"}} (
     answer       MEDIUMTEXT   NOT NULL,
     until        DATETIME(6)  NOT NULL,
     PRIMARY KEY (id),
-    KEY {{.Name "attempts_endpoint"}} (tenant, endpoint, id, hour, failed),
+    KEY {{.Name "attempts_endpoint"}} (endpoint, id, hour, failed, endpoint_created_at),
     KEY {{.Name "attempts_tenant"}} (tenant, id),
-    KEY {{.Name "attempts_delivery"}} (tenant, delivery, id),
+    KEY {{.Name "attempts_delivery"}} (delivery, id),
     KEY {{.Name "attempts_until"}} (until)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};

@@ -28,6 +28,7 @@ CREATE INDEX {{.Name "endpoints_unwell"}} ON {{.Table "endpoints"}} (unwell, ten
 CREATE TABLE {{.Table "attempts"}} (
     id           text COLLATE "C" PRIMARY KEY,
     endpoint     text COLLATE "C" NOT NULL,
+    endpoint_created_at timestamptz NOT NULL, -- one that is made again with the same id has no attempts yet
     tenant       text COLLATE "C" NOT NULL,
     delivery     text        NOT NULL,
     notification text        NOT NULL,
@@ -46,7 +47,7 @@ CREATE TABLE {{.Table "attempts"}} (
 );
 
 -- The last columns are for counts, which need not read the rows.
-CREATE INDEX {{.Name "attempts_endpoint"}} ON {{.Table "attempts"}} (tenant, endpoint, id, hour, failed);
+CREATE INDEX {{.Name "attempts_endpoint"}} ON {{.Table "attempts"}} (endpoint, id, hour, failed, endpoint_created_at);
 CREATE INDEX {{.Name "attempts_tenant"}} ON {{.Table "attempts"}} (tenant, id);
-CREATE INDEX {{.Name "attempts_delivery"}} ON {{.Table "attempts"}} (tenant, delivery, id);
+CREATE INDEX {{.Name "attempts_delivery"}} ON {{.Table "attempts"}} (delivery, id);
 CREATE INDEX {{.Name "attempts_until"}} ON {{.Table "attempts"}} (until);

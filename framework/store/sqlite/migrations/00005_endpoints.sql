@@ -28,6 +28,7 @@ CREATE INDEX {{.Table "endpoints_unwell"}} ON {{.Table "endpoints"}} (unwell, te
 CREATE TABLE {{.Table "attempts"}} (
     id           TEXT    PRIMARY KEY,
     endpoint     TEXT    NOT NULL,
+    endpoint_created_at TEXT    NOT NULL, -- one that is made again with the same id has no attempts yet
     tenant       TEXT    NOT NULL,
     delivery     TEXT    NOT NULL,
     notification TEXT    NOT NULL,
@@ -46,7 +47,7 @@ CREATE TABLE {{.Table "attempts"}} (
 );
 
 -- The last columns are for counts, which need not read the rows.
-CREATE INDEX {{.Table "attempts_endpoint"}} ON {{.Table "attempts"}} (tenant, endpoint, id, hour, failed);
+CREATE INDEX {{.Table "attempts_endpoint"}} ON {{.Table "attempts"}} (endpoint, id, hour, failed, endpoint_created_at);
 CREATE INDEX {{.Table "attempts_tenant"}} ON {{.Table "attempts"}} (tenant, id);
-CREATE INDEX {{.Table "attempts_delivery"}} ON {{.Table "attempts"}} (tenant, delivery, id);
+CREATE INDEX {{.Table "attempts_delivery"}} ON {{.Table "attempts"}} (delivery, id);
 CREATE INDEX {{.Table "attempts_until"}} ON {{.Table "attempts"}} (until);

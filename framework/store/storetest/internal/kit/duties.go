@@ -49,7 +49,7 @@ func Duties(t *testing.T, d Dialect, connect func(t *testing.T, duty string) *sq
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"1"}, disabled)
-	attempt := store.Attempt{ID: "a-1", Endpoint: "1", Tenant: "a", At: now, Until: now.Add(-time.Hour)}
+	attempt := store.Attempt{ID: "a-1", Endpoint: "1", EndpointCreatedAt: found[0].CreatedAt, Tenant: "a", At: now, Until: now.Add(-time.Hour)}
 	for range 2 {
 		require.NoError(t, forwarder.AddAttempts(t.Context(), tx, []store.Attempt{attempt}))
 	}

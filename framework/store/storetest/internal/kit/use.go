@@ -114,16 +114,19 @@ func (o *Outbox) useEndpoints(t *testing.T) {
 	e := store.Endpoint{ID: `e '"\` + "`", Tenant: "käy 👍", URL: "https://example.com", Types: []string{`'"\`}}
 	require.NoError(t, o.AddEndpoint(t.Context(), nil, e, 1))
 	require.ErrorIs(t, o.AddEndpoint(t.Context(), nil, e, 1), store.ErrTooManyEndpoints)
+	found, err := o.Endpoints(t.Context(), nil, store.EndpointQuery{IDs: []string{e.ID}})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
 	marks := store.EndpointMarks{Failing: []string{e.ID}, Trouble: map[string]string{e.ID: `'"\`}, Disable: []store.EndpointDisabling{{ID: e.ID, Reason: `\"'`}}}
 	for _, want := range [][]string{{e.ID}, nil} {
 		tx := o.Tx(t)
 		disabled, err := o.MarkEndpoints(t.Context(), tx, marks)
 		require.NoError(t, err)
 		require.Equal(t, want, disabled)
-		require.NoError(t, o.AddAttempts(t.Context(), tx, []store.Attempt{{ID: "1", Endpoint: e.ID, Tenant: e.Tenant, Error: `'"\`, At: Moment, Until: Moment}}))
+		require.NoError(t, o.AddAttempts(t.Context(), tx, []store.Attempt{{ID: "1", Endpoint: e.ID, EndpointCreatedAt: found[0].CreatedAt, Tenant: e.Tenant, Error: `'"\`, At: Moment, Until: Moment}}))
 		require.NoError(t, tx.Commit())
 	}
-	found, err := o.Endpoints(t.Context(), nil, store.EndpointQuery{Tenants: []string{e.Tenant}, Troubled: true})
+	found, err = o.Endpoints(t.Context(), nil, store.EndpointQuery{Tenants: []string{e.Tenant}, Troubled: true})
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	for _, want := range []bool{true, false} {

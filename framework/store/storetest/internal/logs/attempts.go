@@ -18,6 +18,7 @@ var attemptFacts = []kit.Fact{
 	{"an attempt is read as it was written", attemptsWritten},
 	{"attempts are selected by everything, and paged newest first", attemptsSelected},
 	{"attempts are counted by hour", attemptsByHour},
+	{"attempts at a deleted endpoint are shown to no one", attemptsOfDeleted},
 	{"many large attempts are written at once", attemptsLarge},
 	{"attempts are removed after their time, at most as many as asked for", oldAttemptsGo},
 }
@@ -33,8 +34,19 @@ func attempt(tenant, endpoint string, n int) store.Attempt {
 	}
 }
 
+// addAttempts adds attempts at endpoints, which it adds before if they are not there.
 func addAttempts(t *testing.T, o *kit.Outbox, attempts ...store.Attempt) {
 	t.Helper()
+	created := make(map[string]time.Time)
+	for i, a := range attempts {
+		if created[a.Endpoint].IsZero() {
+			if len(idsOf(t, o, store.EndpointQuery{IDs: []string{a.Endpoint}})) == 0 {
+				addEndpoints(t, o, endpoint(a.Tenant, a.Endpoint))
+			}
+			created[a.Endpoint] = endpointOf(t, o, a.Endpoint).CreatedAt
+		}
+		attempts[i].EndpointCreatedAt = created[a.Endpoint]
+	}
 	require.NoError(t, o.AddAttempts(t.Context(), nil, attempts))
 }
 
@@ -63,11 +75,12 @@ func attemptsWritten(t *testing.T, o *kit.Outbox) {
 		Answer:  store.Exchange{Body: strings.Repeat(`\"`, 4096)},
 	}
 	addAttempts(t, o, want)
+	want.EndpointCreatedAt = endpointOf(t, o, odd).CreatedAt
 	require.Equal(t, []store.Attempt{want}, attemptsOf(t, o, store.AttemptQuery{Tenant: odd, Endpoint: odd, Delivery: odd, Type: odd}))
 
 	again := want
 	again.Status = 200
-	addAttempts(t, o, again, store.Attempt{ID: attemptID(2), Tenant: odd})
+	addAttempts(t, o, again, store.Attempt{ID: attemptID(2), Endpoint: odd, Tenant: odd})
 	found := attemptsOf(t, o, store.AttemptQuery{Tenant: odd})
 	require.Len(t, found, 2)
 	require.Equal(t, want, found[1], "a repeat changes nothing")
@@ -121,7 +134,7 @@ func attemptsByHour(t *testing.T, o *kit.Outbox) {
 		if a.At = at; n%2 == 1 {
 			a.Error = "refused"
 		}
-		addAttempts(t, o, a, attempt("a", "e-2", 10+n), attempt("b", "e-1", 20+n))
+		addAttempts(t, o, a, attempt("a", "e-2", 10+n), attempt("b", "e-3", 20+n))
 	}
 	want := []store.AttemptHour{
 		{Begins: begins.Add(-time.Hour), Succeeded: 1}, {Begins: begins, Succeeded: 1, Failed: 1},
@@ -133,6 +146,50 @@ func attemptsByHour(t *testing.T, o *kit.Outbox) {
 	hours, err = o.AttemptHours(t.Context(), "a", "e-1", begins.Add(59*time.Minute))
 	require.NoError(t, err)
 	require.Equal(t, want[1:], hours)
+}
+
+func attemptsOfDeleted(t *testing.T, o *kit.Outbox) {
+	addAttempts(t, o, attempt("a", "e-1", 1), attempt("a", "e-2", 2))
+	late := attempt("a", "e-1", 3)
+	late.EndpointCreatedAt = endpointOf(t, o, "e-1").CreatedAt
+	shown := func(want ...string) {
+		t.Helper()
+		for _, q := range []store.AttemptQuery{{}, {Endpoint: "e-1"}, {ID: attemptID(1)}, {ID: attemptID(3)}, {Delivery: "d"}, {Type: "order.placed", After: attemptID(9), Limit: 9}} {
+			q.Tenant = "a"
+			for _, id := range attemptIDs(t, o, q) {
+				require.Contains(t, want, id, "%+v", q)
+			}
+		}
+		require.Equal(t, want, attemptIDs(t, o, store.AttemptQuery{Tenant: "a"}))
+	}
+	counted := func(want ...store.AttemptHour) {
+		t.Helper()
+		hours, err := o.AttemptHours(t.Context(), "a", "e-1", time.Time{})
+		require.NoError(t, err)
+		require.Equal(t, want, hours)
+	}
+	shown(attemptID(2), attemptID(1))
+	deleted, err := o.DeleteEndpoint(t.Context(), nil, "a", "e-1")
+	require.NoError(t, err)
+	require.True(t, deleted)
+	require.NoError(t, o.AddAttempts(t.Context(), nil, []store.Attempt{late})) // it was being made
+	shown(attemptID(2))
+	counted()
+
+	time.Sleep(2 * time.Millisecond) // SQLite's clock has milliseconds
+	addEndpoints(t, o, endpoint("a", "e-1"))
+	shown(attemptID(2))
+	counted()
+	addAttempts(t, o, attempt("a", "e-1", 4))
+	shown(attemptID(4), attemptID(2))
+	counted(store.AttemptHour{Begins: late.At.Truncate(time.Hour), Succeeded: 1})
+
+	for _, n := range []int{1, 2, 3} { // they go at their time
+		o.Exec(t, `UPDATE outbox_attempts SET until = {2020-01-01T00:00:00Z} WHERE id = '`+attemptID(n)+`'`)
+	}
+	removed, err := o.PruneLeftovers(t.Context(), store.LeftoverAttempts, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, 3, removed)
 }
 
 func attemptsLarge(t *testing.T, o *kit.Outbox) {

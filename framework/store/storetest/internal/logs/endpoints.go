@@ -25,6 +25,7 @@ var endpointFacts = []kit.Fact{
 	{"endpoints are selected by everything, in the order of tenants and ids", endpointsSelected},
 	{"the endpoints of a thousand tenants are one question", endpointsOfMany},
 	{"what is written to endpoints is part of the caller's transaction", endpointsInTransaction},
+	{"a transaction with endpoints holds up neither other tenants nor attempts", endpointsHoldUpNoOne},
 	{"tenants with an endpoint in trouble are counted", endpointsCounted},
 	{"marks say since when an endpoint fails, and what is wrong with it", endpointsMarked},
 	{"an endpoint that fails for too long is disabled once", endpointsDisabled},
@@ -249,6 +250,8 @@ func endpointsOfMany(t *testing.T, o *kit.Outbox) {
 func endpointsInTransaction(t *testing.T, o *kit.Outbox) {
 	addEndpoints(t, o, endpoint("a", "changed"), endpoint("a", "deleted"))
 	addAttempts(t, o, attempt("a", "deleted", 1), attempt("a", "changed", 2))
+	at := attempt("a", "changed", 3)
+	at.EndpointCreatedAt = endpointOf(t, o, "changed").CreatedAt
 	for _, commit := range []bool{false, true} {
 		tx := o.Tx(t)
 		read := func() (ids []string) {
@@ -268,7 +271,7 @@ func endpointsInTransaction(t *testing.T, o *kit.Outbox) {
 		deleted, err := o.DeleteEndpoint(t.Context(), tx, "a", "deleted")
 		require.NoError(t, err)
 		require.True(t, deleted)
-		require.NoError(t, o.AddAttempts(t.Context(), tx, []store.Attempt{attempt("a", "added", 3)}))
+		require.NoError(t, o.AddAttempts(t.Context(), tx, []store.Attempt{at}))
 		require.Equal(t, []string{"added 1", "changed 2"}, read())
 		if o.Slots { // otherwise a reader may wait for the writer
 			require.Equal(t, []string{"changed", "deleted"}, idsOf(t, o, store.EndpointQuery{}), "others do not see it yet")
@@ -283,10 +286,49 @@ func endpointsInTransaction(t *testing.T, o *kit.Outbox) {
 		require.Equal(t, []string{attemptID(2), attemptID(1)}, attemptIDs(t, o, store.AttemptQuery{Tenant: "a"}))
 	}
 	require.Equal(t, []string{"added", "changed"}, idsOf(t, o, store.EndpointQuery{}))
-	require.Equal(t, []string{attemptID(3), attemptID(2)}, attemptIDs(t, o, store.AttemptQuery{Tenant: "a"}), "the attempts at a deleted endpoint go with it")
+	require.Equal(t, []string{attemptID(3), attemptID(2)}, attemptIDs(t, o, store.AttemptQuery{Tenant: "a"}), "none at the deleted endpoint")
 	deleted, err := o.DeleteEndpoint(t.Context(), nil, "a", "deleted")
 	require.NoError(t, err)
 	require.False(t, deleted)
+}
+
+func endpointsHoldUpNoOne(t *testing.T, o *kit.Outbox) {
+	if !o.Slots { // the database allows one writer at a time
+		return
+	}
+	for n, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+		id := func(name string) string { return fmt.Sprint(n, name) }
+		addEndpoints(t, o, endpoint("b", id("changed")), endpoint("b", id("deleted")), endpoint("b", id("other")), endpoint("d", id("d")))
+		for i, e := range []string{"changed", "deleted", "other"} {
+			addAttempts(t, o, attempt("b", id(e), 100*n+i), attempt("b", id(e), 100*n+10+i))
+		}
+		tx, err := o.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }() // has no effect after the commit
+		require.NoError(t, o.AddEndpoint(t.Context(), tx, endpoint("b", id("added")), 100))
+		require.NoError(t, o.AddEndpoint(t.Context(), tx, endpoint(id("new"), id("new")), 1))
+		require.ErrorIs(t, o.AddEndpoint(t.Context(), tx, endpoint("d", id("more")), 1), store.ErrTooManyEndpoints)
+		changed := endpointOf(t, o, id("changed"))
+		done, err := o.ChangeEndpoint(t.Context(), tx, changed)
+		require.NoError(t, err)
+		require.True(t, done)
+		done, err = o.DeleteEndpoint(t.Context(), tx, "b", id("deleted"))
+		require.NoError(t, err)
+		require.True(t, done)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // nothing waits for tx
+		defer cancel()
+		for i, tenant := range []string{"a", "b", "c", "d", "e", id("new")} {
+			require.NoError(t, o.AddEndpoint(ctx, nil, endpoint(tenant, id("by others")+tenant), 100), "%s of %s", level, tenant)
+			for k, e := range []string{"changed", "deleted", "other", "by others"} {
+				require.NoError(t, o.AddAttempts(ctx, nil, []store.Attempt{attempt(tenant, id(e), 100*n+20+10*i+k)}), "%s of %s", level, tenant)
+			}
+		}
+		done, err = o.DeleteEndpoint(ctx, nil, "b", id("other"))
+		require.NoError(t, err, level)
+		require.True(t, done)
+		require.NoError(t, tx.Commit())
+	}
 }
 
 func endpointsCounted(t *testing.T, o *kit.Outbox) {
