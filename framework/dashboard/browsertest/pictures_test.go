@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -98,6 +99,13 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 		b.open("/" + page)
 		keep(page)
 	}
+
+	c := newCustomers(t)
+	hooks := c.create(t, webhooks.Settings{URL: "https://hooks.acme.example/orders", Description: "Orders for our warehouse", Types: []string{"order.*"}, When: `payload.total > 100`})
+	c.day(t, hooks)
+	b = newTab(t, c.url)
+	b.open("/endpoints/" + hooks.ID)
+	keep("portal")
 }
 
 // shop publishes orders of a type, from a number on.
