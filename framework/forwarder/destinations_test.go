@@ -250,6 +250,57 @@ func TestADestinationThatDoesNotAnswerGetsNoFurtherCalls(t *testing.T) {
 	})
 }
 
+// A tenant has a call that takes 20 s, and its others are quick.
+func TestASlowCallDelaysNoOtherToItsDestinationWhileSlotsAreFree(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &hosts{}
+		s.answer = either(hangs("slow-0"), takes(time.Second))
+		f := o.one(forwarder.Sink{Sink: s, Timeout: 20 * time.Second})
+		f.publish("t", "", "slow-0")
+		pass(2 * time.Second)
+		f.publish("t", "", "slow-1")
+		pass(time.Second)
+		require.Equal(t, 1, s.times()["slow-1"])
+
+		pass(2 * time.Second)
+		for i := range 12 { // three quarters of the slots
+			o.append("t", "", fmt.Sprintf("quick%d-0", i))
+		}
+		o.append("t", "", "slow-2")
+		f.flush()
+		require.Empty(t, s.begun("slow-2"))
+		pass(2 * time.Second)
+		require.Equal(t, 1, s.times()["slow-2"])
+	})
+}
+
+// Without a breaker, a destination's deliveries wait only for slots.
+func TestDeliveriesThatWaitForSlotsOfTheirDestinationsAreRarelyWritten(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		const tenants = 64
+		s := newHosts()
+		for i := range tenants {
+			s.took[fmt.Sprintf("t%03d", i)] = time.Hour
+			o.append("t", "", fmt.Sprintf("t%03d-0", i))
+		}
+		var parked atomic.Int32
+		watch := countsParked{&parked}
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 8}, Breaker: forwarder.Breaker{Off: true}, Timeout: 10 * time.Second}, watchedBy(watch))
+		f.Wake()
+		pass(2 * time.Minute)
+		require.Less(t, parked.Load(), int32(6*tenants))
+		f.abandon()
+	})
+}
+
+type countsParked struct{ n *atomic.Int32 }
+
+func (c countsParked) Observe(e event.Event) {
+	if _, ok := e.(*event.Parked); ok {
+		c.n.Add(1)
+	}
+}
+
 func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s := newHosts()

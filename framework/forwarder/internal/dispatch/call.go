@@ -108,13 +108,19 @@ func (d *Dispatcher) allowed(now time.Time) (size, slots int) {
 // take adds up to size items to a call. slots is how many items may be in flight.
 func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 	postponed, admitted := 0, false // admitted: the rate has admitted an item that is not added yet
+	scarce := d.inFlight >= slots/2
+	if !scarce {
+		for destination := range d.silent {
+			d.letGo(destination)
+		}
+	}
 	for len(c.items) < size {
 		from, ok := d.queue.Next(slots)
 		if !ok {
 			return
 		}
 		if destination, inFlight := d.queue.Group(from); d.sharesByDestination() && destination != "" {
-			if d.holdIfSilent(destination, now) {
+			if scarce && d.holdIfSilent(destination, now) {
 				continue
 			}
 			if inFlight > 0 && inFlight >= slots-d.inFlight {

@@ -19,7 +19,7 @@ import (
 //
 // However many destinations are in trouble at once, the others keep slots: those that have failed
 // since their last success have at most half of them together, and one that leaves calls
-// unanswered gets no further ones until one of them ends.
+// unanswered gets no further ones until one of them ends, or half of the slots are free.
 
 const (
 	// maxTroubled is the maximum number of destinations with their own breaker. Deliveries to
@@ -37,15 +37,16 @@ const (
 // destination is a destination with a problem.
 type destination struct {
 	circuit  *policy.Circuit
-	inFlight int // probes in flight
+	since    time.Time // of the first failure since the last success
+	inFlight int       // probes in flight
 }
 
 // troubled returns the state of a destination, and creates it at its first problem; nil if
 // there are too many.
-func (d *Dispatcher) troubled(name string) *destination {
+func (d *Dispatcher) troubled(name string, now time.Time) *destination {
 	known := d.destinations[name]
 	if known == nil && len(d.destinations) < maxTroubled {
-		known = &destination{circuit: policy.NewCircuit(d.settings.Breaker)}
+		known = &destination{circuit: policy.NewCircuit(d.settings.Breaker), since: now}
 		d.destinations[name] = known
 	}
 	return known
@@ -57,15 +58,15 @@ func (d *Dispatcher) parkIfDown(it *item, slots int, now time.Time) bool {
 	if it.destination == "" || known == nil {
 		return false
 	}
-	why := known.why()
+	why, since := known.why(), known.circuit.OpenSince()
 	if limit := known.circuit.Limit(policy.NoLimit, now); limit > known.inFlight {
 		if d.doubtful < max(1, slots/2) {
 			return false
 		}
-		why = errCrowded
+		why, since = errCrowded, known.since
 	}
 	d.queue.Done(it)
-	d.parkForDestination(it, why, now)
+	d.parkForDestination(it, why, since, now)
 	return true
 }
 
@@ -112,12 +113,8 @@ func (d *Dispatcher) endAt(it *item, now time.Time) {
 	if it.contact.inFlight--; it.contact.inFlight == 0 {
 		delete(d.contacts, it.destination)
 	}
-	if it.contact.held {
-		it.contact.held = false
-		d.queue.Hold(it.destination, false)
-		if g := d.governors[it.destination]; g != nil {
-			d.hold(it.destination, g)
-		}
+	if d.silent[it.destination] {
+		d.letGo(it.destination)
 	}
 	it.contact = nil
 }
@@ -126,7 +123,6 @@ func (d *Dispatcher) endAt(it *item, now time.Time) {
 type contact struct {
 	inFlight int
 	heard    time.Time // when the first of them began, or the last one ended
-	held     bool      // it gets no further ones
 }
 
 // holdIfSilent stops the items of a destination that leaves its calls unanswered, and returns true; false if it does
@@ -136,9 +132,18 @@ func (d *Dispatcher) holdIfSilent(destination string, now time.Time) bool {
 	if c == nil || now.Sub(c.heard) < patience {
 		return false
 	}
-	c.held = true
+	d.silent[destination] = true
 	d.queue.Hold(destination, true)
 	return true
+}
+
+// letGo lets the items of a destination go again after holdIfSilent.
+func (d *Dispatcher) letGo(destination string) {
+	delete(d.silent, destination)
+	d.queue.Hold(destination, false)
+	if g := d.governors[destination]; g != nil {
+		d.hold(destination, g)
+	}
 }
 
 // reached records that an item was delivered to its destination.
@@ -159,7 +164,7 @@ func (d *Dispatcher) judgeByDestination(f *failure) bool {
 	if f.destination == "" || errors.Is(f.err, caller.ErrOpen) || f.class == sinks.ClassCancelled || f.class == sinks.ClassUnknown {
 		return false
 	}
-	known := d.troubled(f.destination)
+	known := d.troubled(f.destination, f.now)
 	switch {
 	case known == nil && f.class == sinks.ClassPermanent:
 		d.dead(f)
@@ -203,13 +208,13 @@ func (d *Dispatcher) judgeByDestination(f *failure) bool {
 // parkWithoutAttempt parks an item without spending the attempt.
 func (d *Dispatcher) parkWithoutAttempt(f *failure) {
 	f.Attempt--
-	d.parkForDestination(f.item, f.err, f.now)
+	d.parkForDestination(f.item, f.err, d.destinations[f.destination].circuit.OpenSince(), f.now)
 }
 
-// parkForDestination parks an item until its destination is tried again.
-func (d *Dispatcher) parkForDestination(it *item, why error, now time.Time) {
+// parkForDestination parks an item until its destination is tried again. since is when that got into trouble, or zero.
+func (d *Dispatcher) parkForDestination(it *item, why error, since, now time.Time) {
 	d.pending--
-	it.lane.parkRetrying(it, why, now.Add(d.destinations[it.destination].circuit.Postponement(now)))
+	it.lane.parkRetrying(it, why, now.Add(d.destinations[it.destination].circuit.Postponement(since, now)))
 }
 
 func (d *Dispatcher) destinationIsBack(name string) {

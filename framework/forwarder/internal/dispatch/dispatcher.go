@@ -76,6 +76,7 @@ type Dispatcher struct {
 	destinations map[string]*destination     // destinations with a problem
 	doubtful     int                         // items in flight to them
 	contacts     map[string]*contact         // destinations of items in flight
+	silent       map[string]bool             // of these, those that get no further ones; see holdIfSilent
 	governors    map[string]*policy.Governor // of an adaptive parallelism: one for the sink, or for each destination
 	rate         *policy.Limiter
 	databases    int // number of databases of the fleet; 0: no fleet
@@ -93,7 +94,7 @@ func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
-		lanes: make(map[*Lane]bool), stats: make(map[string]*Stats), destinations: make(map[string]*destination), contacts: make(map[string]*contact), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
+		lanes: make(map[*Lane]bool), stats: make(map[string]*Stats), destinations: make(map[string]*destination), contacts: make(map[string]*contact), silent: make(map[string]bool), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
 	d.work = sync.NewCond(&d.mu)
 	d.drained = sync.NewCond(&d.mu)

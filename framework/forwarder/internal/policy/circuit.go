@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -125,12 +124,12 @@ func (c *Circuit) Next() time.Time {
 }
 
 // Postponement returns how long to postpone a delivery that may not begin now: until the next
-// probe plus about as long as the destination has been unavailable, or without a success, up to 5
-// minutes, so that deliveries that wait for long are rarely written. It adds up to a quarter of
-// that, and a second, at random.
-func (c *Circuit) Postponement(now time.Time) time.Duration {
+// probe plus about as long as its destination has been in trouble, up to 5 minutes, so that
+// deliveries that wait for long are rarely written. It adds up to a quarter of that, and a
+// second, at random. since is when the trouble began; zero: it only asks to wait.
+func (c *Circuit) Postponement(since, now time.Time) time.Duration {
 	pause := max(c.Next().Sub(now), 0)
-	if since := cmp.Or(c.since, c.fruitlessSince); !since.IsZero() {
+	if !since.IsZero() {
 		pause = max(pause, min(now.Sub(since), maxPostponed))
 	}
 	return pause + time.Duration(c.chance()*float64(pause/4+time.Second))

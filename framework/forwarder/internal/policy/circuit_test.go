@@ -307,11 +307,11 @@ func TestAPostponementIsAboutAsLongAsTheOutage(t *testing.T) {
 	t.Parallel()
 	chance := 0.5
 	c := policy.NewCircuitBy(settings.Breaker{}.WithDefaults(), func() float64 { return chance })
-	require.Equal(t, 500*time.Millisecond, c.Postponement(begun), "the circuit is closed")
+	require.Equal(t, 500*time.Millisecond, c.Postponement(c.OpenSince(), begun), "the circuit is closed")
 	c.Unavailable(begun, errRefused)
 	require.Equal(t, 100*time.Millisecond, c.Next().Sub(begun), "without jitter")
-	require.Equal(t, 100*time.Millisecond+(25*time.Millisecond+time.Second)/2, c.Postponement(begun))
-	require.Equal(t, time.Minute+(15*time.Second+time.Second)/2, c.Postponement(begun.Add(time.Minute)))
+	require.Equal(t, 100*time.Millisecond+(25*time.Millisecond+time.Second)/2, c.Postponement(c.OpenSince(), begun))
+	require.Equal(t, time.Minute+(15*time.Second+time.Second)/2, c.Postponement(c.OpenSince(), begun.Add(time.Minute)))
 	chance = 0
-	require.Equal(t, 5*time.Minute, c.Postponement(begun.Add(time.Hour)))
+	require.Equal(t, 5*time.Minute, c.Postponement(c.OpenSince(), begun.Add(time.Hour)))
 }
