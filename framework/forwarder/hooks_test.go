@@ -297,7 +297,7 @@ func TestHooksOfABacklogAreCalledWithoutPauses(t *testing.T) {
 		}})
 		o.append("t", "", numbered("", 6000)...)
 		f.Wake()
-		pass(3 * time.Second)
+		pass(9 * takes)
 		require.Equal(t, 6000, seen, "in %d calls", calls)
 	})
 }
