@@ -327,6 +327,10 @@ func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*
 	})
 }
 
+// errUnchanged is what a change returns that has nothing to write. It is written nevertheless in a transaction
+// that does not read, and may have changed the endpoint before.
+var errUnchanged = errors.New("the endpoint is as it should be")
+
 // change reads an endpoint, changes it and writes it. what is the name of that.
 func (e *Endpoints) change(ctx context.Context, what, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
 	tx, err := e.execer()
@@ -340,7 +344,11 @@ func (e *Endpoints) change(ctx context.Context, what, tenant, id string, change 
 	if now.broken != nil {
 		return Endpoint{}, now.broken
 	}
-	if err := change(&now); err != nil {
+	err = change(&now)
+	if _, reads := e.tx.(store.RowsQuerier); errors.Is(err, errUnchanged) && (tx == nil || reads) {
+		return now, nil
+	}
+	if err != nil && !errors.Is(err, errUnchanged) {
 		return Endpoint{}, err
 	}
 	row, err := e.row(&now)
@@ -412,17 +420,24 @@ func (e *Endpoints) Secret(ctx context.Context, tenant, id string) (string, erro
 // nothing to an endpoint that is disabled.
 func (e *Endpoints) Disable(ctx context.Context, tenant, id, reason string) (Endpoint, error) {
 	return e.change(ctx, "disable", tenant, id, func(now *Endpoint) error {
-		if now.Enabled() {
-			now.DisabledReason, now.DisabledAt = cmp.Or(reason, store.DisabledByPerson), time.Now().UTC().Truncate(time.Microsecond)
+		if err := checkText(reason, maxDescription); err != nil {
+			return err
 		}
-		return checkText(reason, maxDescription)
+		if !now.Enabled() {
+			return errUnchanged
+		}
+		now.DisabledReason, now.DisabledAt = cmp.Or(reason, store.DisabledByPerson), time.Now().UTC().Truncate(time.Microsecond)
+		return nil
 	})
 }
 
 // Enable lets an endpoint get notifications again, and forgets since when it failed. It gets nothing of
-// what its tenant got meanwhile.
+// what its tenant got meanwhile. It does nothing to an endpoint that is enabled and well.
 func (e *Endpoints) Enable(ctx context.Context, tenant, id string) (Endpoint, error) {
 	return e.change(ctx, "enable", tenant, id, func(now *Endpoint) error {
+		if now.Enabled() && now.FailingSince.IsZero() && now.Trouble == "" {
+			return errUnchanged
+		}
 		now.DisabledReason, now.DisabledAt, now.FailingSince, now.Trouble = "", time.Time{}, time.Time{}, ""
 		return nil
 	})
