@@ -157,6 +157,9 @@ func (r *request) decode(into any) error {
 	case kind != "application/json":
 		return problemOf(http.StatusUnsupportedMediaType, "the Content-Type is %q: use application/json", r.Header.Get("Content-Type"))
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return problemOf(http.StatusBadRequest, "the body is empty: send the JSON object that api/openapi.yaml describes")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
