@@ -206,6 +206,9 @@ func (e *Endpoints) Check(n *NewEndpoint) error {
 		if err := httpsink.CheckSecret(n.Secret); err != nil {
 			mistakes = append(mistakes, &FieldError{"secret", err})
 		}
+		if n.Asymmetric {
+			mistakes = append(mistakes, &FieldError{"asymmetric", errors.New("makes its own key; leave out the secret")})
+		}
 	}
 	if err := n.check(&e.config, e.in.Types); err != nil {
 		mistakes = append(mistakes, mistakesOf(err)...)

@@ -207,6 +207,7 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			{"headers", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"X-A": "a\r\nB: c"}}}},
 			{"rate", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Rate: settings.Rate{Events: -1, Per: time.Second}}}},
 			{"secret", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "whsec_c2hvcnQ="}},
+			{"asymmetric", "leave out the secret", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "whsec_" + strings.Repeat("A", 32), Asymmetric: true}},
 			{"secret", "base64", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "not base64 but secret"}},
 		} {
 			_, _, err := e.Create(t.Context(), wrong.n)
