@@ -290,7 +290,7 @@ func TestAnOutboxThatIsNotMigratedIsOneFailure(t *testing.T) {
 	t.Parallel()
 	x := onPostgres(t, false)
 	x.has("schema", Fail, "not migrated")
-	for _, id := range []string{"log", "history", "indexes", "lanes", "dead", "privileges", "disk", "listen"} {
+	for _, id := range []string{"log", "history", "indexes", "lanes", "dead", "privileges", "disk", "listen", "captures"} {
 		x.has(id, Skip, "see schema")
 	}
 }

@@ -250,7 +250,8 @@ func TestCommandsOfEndpointsSayWhatIsWrong(t *testing.T) {
 		{exitUsage, "use a time like", []string{"recover", "x", "-c", file, "--since", "noon"}},
 		{exitFailed, `unknown endpoint "x"`, []string{"recover", "x", "-c", file, "--since", "2h"}},
 		{exitFailed, `unknown endpoint "x"`, []string{"rotate", "x", "-c", file}},
-		{exitFailed, `unknown endpoint "x"`, []string{"update", "x", "-c", file}},
+		{exitFailed, `unknown endpoint "x"`, []string{"update", "x", "-c", file, "--rate", "9/s"}},
+		{exitUsage, "nothing is to change: name a setting, such as --url", []string{"update", "x", "-c", file}},
 		{exitFailed, "connect", []string{"list", "-c", file, "--database", "postgres://a@127.0.0.1:1/a?connect_timeout=1"}},
 	} {
 		r := waybill(t, append([]string{"endpoints"}, c.args...)...)

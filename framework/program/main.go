@@ -16,8 +16,10 @@ package program
 // wires what commands need from the providers in providers.go.
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"log"
 	"os"
 	"strings"
 	_ "time/tzdata" // the time zones of schedules, for machines without a zone database
@@ -35,6 +37,7 @@ import (
 // gracefully; the second one exits at once.
 func Main(options ...Option) {
 	trimEnvironment()
+	log.SetOutput(withoutAnswers{os.Stderr})
 	ctx, stop := untilSignalled(context.Background(), os.Exit)
 	code := Run(ctx, Call{Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr}, options...)
 	stop()
@@ -50,6 +53,21 @@ func trimEnvironment() {
 			_ = os.Setenv(name, trimmed) // fails only for names that no environment has
 		}
 	}
+}
+
+// withoutAnswers is the output of package log, to which net/http quotes what a server sends behind its
+// answer. Answers of customers' servers belong in no log, so it leaves the quotation out.
+type withoutAnswers struct{ io.Writer }
+
+func (w withoutAnswers) Write(line []byte) (int, error) {
+	shown := line
+	if before, _, quotes := bytes.Cut(line, []byte(" starting with ")); quotes && bytes.Contains(before, []byte("Unsolicited response")) {
+		shown = append(before[:len(before):len(before)], '\n')
+	}
+	if _, err := w.Writer.Write(shown); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // Call is one call of the command line, for [Run].

@@ -32,6 +32,17 @@ const patience = 2 * time.Minute
 // binary is the program, built once for the tests that need a process.
 var binary string
 
+func TestTheLogOfTheLibraryQuotesNoAnswers(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	for _, line := range []string{"Unsolicited response received on idle HTTP channel starting with \"secret\"; err=<nil>\n", "other starting with \"x\"\n"} {
+		n, err := withoutAnswers{&out}.Write([]byte(line))
+		require.NoError(t, err)
+		require.Equal(t, len(line), n)
+	}
+	require.Equal(t, "Unsolicited response received on idle HTTP channel\nother starting with \"x\"\n", out.String())
+}
+
 func TestMain(m *testing.M) {
 	os.Exit(testMain(m))
 }

@@ -23,6 +23,7 @@
 package route
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -67,7 +68,7 @@ func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error
 			problems = append(problems, err)
 		}
 		if types != nil && !notification.IsReserved(pattern) && !slices.ContainsFunc(t.types, func(typ string) bool { return t.matches(pattern, typ) }) {
-			problems = append(problems, fmt.Errorf("routes.%s: %w; registered are %s", pattern, ErrNoType, strings.Join(t.types, ", ")))
+			problems = append(problems, fmt.Errorf("routes.%s: %w; registered are %s", pattern, ErrNoType, cmp.Or(strings.Join(t.types, ", "), "none: register it")))
 		}
 		if len(routes[pattern]) == 0 {
 			problems = append(problems, fmt.Errorf("routes.%s: %w: name at least one", pattern, ErrNoSinks))

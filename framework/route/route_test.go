@@ -124,6 +124,8 @@ func TestAPatternThatMatchesNoRegisteredTypeIsAMistake(t *testing.T) {
 		require.ErrorIs(t, err, route.ErrNoType)
 		require.ErrorContains(t, err, "routes."+pattern+": matches no registered type; registered are order.placed")
 	}
+	_, err := route.New(route.Routes{"order.*": route.To("events")}, known, registry.New())
+	require.ErrorContains(t, err, "routes.order.*: matches no registered type; registered are none: register it")
 }
 
 func ExampleTable_Sinks() {

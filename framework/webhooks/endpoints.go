@@ -30,7 +30,8 @@ type Endpoints struct {
 	vault   *vault
 	acting  *admin.Admin // for the table of actions
 	records bool         // each change is an action, since an operator makes it
-	tx      outbox.Tx    // nil: a transaction for each
+	tx      outbox.Tx    // if bound
+	bound   bool         // otherwise each method is a transaction
 }
 
 // Store is what package webhooks needs from an outbox.
@@ -63,7 +64,7 @@ func NewEndpoints(s Store, in sinks.Instance, c Config) (*Endpoints, error) {
 // back; it is still usable after all errors of this package.
 func (e *Endpoints) In(tx outbox.Tx) *Endpoints {
 	bound := *e
-	bound.tx = tx
+	bound.tx, bound.bound = tx, true
 	return &bound
 }
 
@@ -93,7 +94,7 @@ func (e *Endpoints) record(ctx context.Context, name, tenant, id string, change 
 
 // execer returns where to write; nil if there is no transaction.
 func (e *Endpoints) execer() (store.Execer, error) {
-	if e.tx == nil {
+	if !e.bound {
 		return nil, nil
 	}
 	return outbox.CheckTx(e.tx)
@@ -206,6 +207,9 @@ func (e *Endpoints) Check(n *NewEndpoint) error {
 		if err := httpsink.CheckSecret(n.Secret); err != nil {
 			mistakes = append(mistakes, &FieldError{"secret", err})
 		}
+		if n.Asymmetric {
+			mistakes = append(mistakes, &FieldError{"asymmetric", errors.New("makes its own key; leave out the secret")})
+		}
 	}
 	if err := n.check(&e.config, e.in.Types); err != nil {
 		mistakes = append(mistakes, mistakesOf(err)...)
@@ -291,6 +295,9 @@ func (e *Endpoints) InTrouble(ctx context.Context, limit int) ([]store.EndpointC
 }
 
 func (e *Endpoints) list(ctx context.Context, q store.EndpointQuery) ([]Endpoint, error) {
+	if _, err := e.execer(); err != nil {
+		return nil, err
+	}
 	reader, _ := e.tx.(store.RowsQuerier)
 	rows, err := e.store.Endpoints(ctx, reader, q)
 	if err != nil {
@@ -327,6 +334,10 @@ func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*
 	})
 }
 
+// errUnchanged is what a change returns that has nothing to write. It is written nevertheless in a transaction
+// that does not read, and may have changed the endpoint before.
+var errUnchanged = errors.New("the endpoint is as it should be")
+
 // change reads an endpoint, changes it and writes it. what is the name of that.
 func (e *Endpoints) change(ctx context.Context, what, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
 	tx, err := e.execer()
@@ -340,7 +351,11 @@ func (e *Endpoints) change(ctx context.Context, what, tenant, id string, change 
 	if now.broken != nil {
 		return Endpoint{}, now.broken
 	}
-	if err := change(&now); err != nil {
+	err = change(&now)
+	if _, reads := e.tx.(store.RowsQuerier); errors.Is(err, errUnchanged) && (tx == nil || reads) {
+		return now, nil
+	}
+	if err != nil && !errors.Is(err, errUnchanged) {
 		return Endpoint{}, err
 	}
 	row, err := e.row(&now)
@@ -412,17 +427,24 @@ func (e *Endpoints) Secret(ctx context.Context, tenant, id string) (string, erro
 // nothing to an endpoint that is disabled.
 func (e *Endpoints) Disable(ctx context.Context, tenant, id, reason string) (Endpoint, error) {
 	return e.change(ctx, "disable", tenant, id, func(now *Endpoint) error {
-		if now.Enabled() {
-			now.DisabledReason, now.DisabledAt = cmp.Or(reason, store.DisabledByPerson), time.Now().UTC().Truncate(time.Microsecond)
+		if err := checkText(reason, maxDescription); err != nil {
+			return err
 		}
-		return checkText(reason, maxDescription)
+		if !now.Enabled() {
+			return errUnchanged
+		}
+		now.DisabledReason, now.DisabledAt = cmp.Or(reason, store.DisabledByPerson), time.Now().UTC().Truncate(time.Microsecond)
+		return nil
 	})
 }
 
 // Enable lets an endpoint get notifications again, and forgets since when it failed. It gets nothing of
-// what its tenant got meanwhile.
+// what its tenant got meanwhile. It does nothing to an endpoint that is enabled and well.
 func (e *Endpoints) Enable(ctx context.Context, tenant, id string) (Endpoint, error) {
 	return e.change(ctx, "enable", tenant, id, func(now *Endpoint) error {
+		if now.Enabled() && now.FailingSince.IsZero() && now.Trouble == "" {
+			return errUnchanged
+		}
 		now.DisabledReason, now.DisabledAt, now.FailingSince, now.Trouble = "", time.Time{}, time.Time{}, ""
 		return nil
 	})

@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"database/sql"
 	"encoding/base64"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
@@ -54,10 +56,17 @@ func TestEndpointsAreManaged(t *testing.T) {
 		off, err := e.Disable(ctx, "acme", made.ID, "")
 		require.NoError(t, err)
 		require.Equal(t, store.DisabledByPerson, off.DisabledReason)
+		again, err := e.Disable(ctx, "acme", made.ID, "once more")
+		require.NoError(t, err)
+		require.Equal(t, store.DisabledByPerson, again.DisabledReason)
+		require.Equal(t, off.Version, again.Version, "disabling it again does nothing")
 		on, err := e.Enable(ctx, "acme", made.ID)
 		require.NoError(t, err)
 		require.True(t, on.Enabled())
 		require.Zero(t, on.DisabledAt)
+		enabled, err := e.Enable(ctx, "acme", made.ID)
+		require.NoError(t, err)
+		require.Equal(t, on.Version, enabled.Version, "enabling it again does nothing")
 
 		second, _ := s.create("acme", "https://acme.example/second")
 		s.create("globex", "https://globex.example/")
@@ -200,6 +209,7 @@ func TestWrongEndpointsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			{"headers", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Headers: map[string]string{"X-A": "a\r\nB: c"}}}},
 			{"rate", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url, Rate: settings.Rate{Events: -1, Per: time.Second}}}},
 			{"secret", "", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "whsec_c2hvcnQ="}},
+			{"asymmetric", "leave out the secret", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "whsec_" + strings.Repeat("A", 32), Asymmetric: true}},
 			{"secret", "base64", webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: url}, Secret: "not base64 but secret"}},
 		} {
 			_, _, err := e.Create(t.Context(), wrong.n)
@@ -300,6 +310,21 @@ func TestErrorsOfAnOutboxWithoutEndpointsNameTheWayOut(t *testing.T) {
 			require.ErrorIs(t, err, store.ErrOtherDatabase, name)
 			require.ErrorContains(t, err, "waybill migrate", name)
 		}
+	})
+}
+
+func TestWithoutATransactionNothingIsWrittenInIt(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		for _, tx := range []outbox.Tx{nil, (*sql.Tx)(nil), s.db} {
+			e := s.endpoints.In(tx)
+			_, _, err := e.Create(t.Context(), webhooks.NewEndpoint{Tenant: "acme", Settings: webhooks.Settings{URL: "https://acme.example/"}})
+			require.ErrorIs(t, err, outbox.ErrNotTransaction)
+			_, err = e.List(t.Context(), webhooks.Query{})
+			require.ErrorIs(t, err, outbox.ErrNotTransaction)
+		}
+		all, err := s.endpoints.List(t.Context(), webhooks.Query{})
+		require.NoError(t, err)
+		require.Empty(t, all)
 	})
 }
 

@@ -220,7 +220,9 @@ func (r *residence) parsed(row *store.Endpoint, asked time.Time) *known {
 	}
 	if k.noKeys == nil {
 		k.until = k.private.until(asked)
-		k.keys, k.noKeys = httpsink.ParseSecrets(k.private.at(asked))
+		if k.keys, k.noKeys = httpsink.ParseSecrets(k.private.at(asked)); k.noKeys != nil {
+			k.noKeys = fmt.Errorf("endpoint %s: %w", row.ID, k.noKeys)
+		}
 	}
 	if k.When != "" {
 		k.when, k.noWhen = route.CompileCondition(k.When)

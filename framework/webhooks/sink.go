@@ -198,7 +198,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	case !k.Enabled():
 		return "", sinks.Invalid(fmt.Errorf("%w: %s", ErrDisabled, k.DisabledReason))
 	case k.noKeys != nil:
-		return "", sinks.Unavailable(fmt.Errorf("endpoint %s: %w", k.ID, k.noKeys))
+		return "", sinks.Unavailable(k.noKeys)
 	}
 	if k.limiter != nil {
 		if wait := k.limiter.Reserve(); wait.Delay() > 0 {

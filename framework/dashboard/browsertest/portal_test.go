@@ -166,7 +166,7 @@ func TestAPortalShowsEachPageInEachWidth(t *testing.T) {
 	c.create(t, webhooks.Settings{URL: hooks.URL + "/test", Description: "A test", Types: []string{"invoice.paid"}})
 	long := c.create(t, webhooks.Settings{URL: "https://" + strings.Repeat("a-very-long-name.", 10) + "example/" + strings.Repeat("x", 300) + "?<script>alert(1)</script>", Description: "\u202e" + strings.Repeat("verylong", 50) + "<b>", Types: []string{"order.placed", "order.shipped", "invoice.*"}})
 	failed := c.day(t, busy)
-	off, err := c.endpoints.Disable(t.Context(), "acme", long.ID, "it has failed for 120h0m0s without a success")
+	off, err := c.endpoints.Disable(t.Context(), "acme", long.ID, "it has failed for 120h without a success")
 	require.NoError(t, err)
 	look("/", "list")
 	look("/endpoints/"+busy.ID, "endpoint")

@@ -58,7 +58,7 @@ func hintFor(err error) string {
 	case "40001", "40P01":
 		return "another transaction was in the way; the write is tried again"
 	case catalog.DeniedPrivilege:
-		return "the role lacks a privilege on the outbox's tables: `waybill migrate --print-grants ROLE` prints those that it needs"
+		return "the role lacks a privilege on the outbox's tables: `waybill migrate --print-grants ROLE --for DUTY` prints those that it needs, such as for the duty forwarder"
 	case "53100":
 		return "the database's disk is full: free space, or let retention keep less; nothing is lost meanwhile"
 	case "53200":

@@ -33,7 +33,7 @@ type presence struct {
 // OpenPresence implements store.Presences. A store that is not configured to listen has no presence.
 func (s *Store) OpenPresence(ctx context.Context, owner string) (_ store.Presence, err error) {
 	if s.listening.dsn == nil {
-		return nil, store.ErrNoPresence
+		return nil, fmt.Errorf("%w: the store does not listen; set Listen, or forwarder.listen", store.ErrNoPresence)
 	}
 	p, err := s.presenceSession(ctx)
 	if err != nil {

@@ -41,6 +41,7 @@ func TestAStoreThatDoesNotListenHasNoPresence(t *testing.T) {
 	t.Parallel()
 	_, err := openStore(t, newDB(t), postgres.Config{}).OpenPresence(t.Context(), "w1")
 	require.ErrorIs(t, err, store.ErrNoPresence)
+	require.ErrorContains(t, err, "set Listen")
 }
 
 func TestAPresenceWhoseSessionIsTerminatedIsGone(t *testing.T) {

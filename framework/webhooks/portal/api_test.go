@@ -205,6 +205,11 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 	}
 	a := s.ask("acme", "POST", "/api/endpoints", `{"url": "https://acme.example/"}`, "Content-Type", "text/plain")
 	require.Equal(t, http.StatusUnsupportedMediaType, a.status)
+	for body, want := range map[string]string{" ": "the body is empty: send", `{"since": "2h"}`: `is not a time: write it as in 2026-03-01T12:00:00Z`} {
+		a := s.ask("acme", "POST", "/api"+at+"/recover", body, "Content-Type", "application/json")
+		require.Equal(t, http.StatusBadRequest, a.status)
+		require.Contains(t, a.text, want)
+	}
 }
 
 func TestListsHavePages(t *testing.T) {

@@ -226,7 +226,7 @@ func TestRequestsOfOtherSitesAreRefused(t *testing.T) {
 func TestMistakesOfTheConfigurationAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	_, err := portal.New(nil, portal.Config{Prefix: "webhooks/", Logo: "ftp://x", Accent: "red", AccentDark: "blue", Frames: []string{"https://app.example/path"}})
-	for _, part := range []string{"Authorize is missing", `Prefix is "webhooks/"`, `Logo is "ftp://x"`, `Accent is "red"`, `AccentDark is "blue"`, `Frames has "https://app.example/path"`} {
+	for _, part := range []string{"the endpoints are nil: open the outbox before", "Authorize is missing", `Prefix is "webhooks/"`, `Logo is "ftp://x"`, `Accent is "red"`, `AccentDark is "blue"`, `Frames has "https://app.example/path"`} {
 		require.ErrorContains(t, err, part)
 	}
 	_, err = portal.New(nil, portal.Config{Accent: "#f5a623", AccentDark: "#0b5cad"})

@@ -76,7 +76,11 @@ type portal struct {
 // and is safe for concurrent use. The error joins all mistakes of c.
 func New(e *webhooks.Endpoints, c Config) (http.Handler, error) {
 	c.setDefaults()
-	if err := c.check(); err != nil {
+	err := c.check()
+	if e == nil {
+		err = errors.Join(errors.New("the endpoints are nil: open the outbox before, with Open, and declare a sink for them"), err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("portal: %w", err)
 	}
 	p := &portal{

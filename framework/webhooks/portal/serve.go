@@ -157,9 +157,16 @@ func (r *request) decode(into any) error {
 	case kind != "application/json":
 		return problemOf(http.StatusUnsupportedMediaType, "the Content-Type is %q: use application/json", r.Header.Get("Content-Type"))
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return problemOf(http.StatusBadRequest, "the body is empty: send the JSON object that api/openapi.yaml describes")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	err = d.Decode(into)
+	if noTime := (*time.ParseError)(nil); errors.As(err, &noTime) {
+		return problemOf(http.StatusBadRequest, "%q is not a time: write it as in 2026-03-01T12:00:00Z", noTime.Value)
+	}
+	if err != nil {
 		return problemOf(http.StatusBadRequest, "the body does not match the description of the API: %s", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {

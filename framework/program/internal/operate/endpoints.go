@@ -353,6 +353,9 @@ func newEndpointUpdate(p *command.Invocation) *cobra.Command {
 		Example: `  waybill endpoints update 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c --url https://new.acme.example/hooks`,
 		Args:    oneEndpoint,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.ContainsFunc([]string{"url", "description", "types", "when", "rate", "header"}, cmd.Flags().Changed) {
+				return command.WrongUsage(cmd, errors.New("nothing is to change: name a setting, such as --url"))
+			}
 			return d.inOne(cmd, func(all *webhooks.Endpoints) (command.Look, error) {
 				at, err := all.Find(cmd.Context(), args[0])
 				if err != nil {
