@@ -313,8 +313,8 @@ func (e *Endpoints) list(ctx context.Context, q store.EndpointQuery) ([]Endpoint
 }
 
 // Update changes the settings of an endpoint: change gets it as it is, and changes its Settings. Other
-// fields stay. An error of change is returned, and nothing is written. A condition that is changed is no
-// longer a Trouble. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if someone else changes the
+// fields stay. An error of change is returned, and nothing is written. Trouble ends, until a notification shows it
+// again. It fails with [ErrInvalid], [ErrUnknown], or with [ErrChanged] if someone else changes the
 // endpoint at the same time.
 func (e *Endpoints) Update(ctx context.Context, tenant, id string, change func(*Endpoint) error) (Endpoint, error) {
 	return e.change(ctx, "update", tenant, id, func(now *Endpoint) error {
