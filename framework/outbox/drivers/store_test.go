@@ -59,7 +59,7 @@ func TestEndpointsInTransactionsOfPgx(t *testing.T) {
 				require.NoError(t, s.AddEndpoint(t.Context(), outbox.Pgx(tx), e, 1))
 				require.ErrorIs(t, s.AddEndpoint(t.Context(), outbox.Pgx(tx), e, 1), store.ErrTooManyEndpoints)
 				changed := e
-				changed.DisabledReason, changed.DisabledAt, changed.FailingSince = store.DisabledByPerson, time.Now(), time.Now()
+				changed.DisabledReason, changed.DisabledAt, changed.Trouble = store.DisabledByPerson, time.Now(), "when: it fails"
 				for _, want := range []bool{true, false} {
 					ok, err := s.ChangeEndpoint(t.Context(), outbox.Pgx(tx), changed)
 					require.NoError(t, err)
