@@ -20,9 +20,10 @@ type Endpoints interface {
 
 	// ChangeEndpoint replaces what people set of the endpoint with e's ID and Tenant: URL to
 	// Rate, DisabledReason and DisabledAt; and Trouble, which engines set. A FailingSince of zero
-	// replaces the present one, and any other keeps it. It raises Version, and reports whether the endpoint still had e's Version; if not, it
-	// changes nothing. While another transaction is changing the endpoint, ChangeEndpoint waits
-	// for it to end. ErrCollision: the isolation level does not allow waiting.
+	// replaces the present one, and any other keeps it. It raises Version, and reports whether the
+	// endpoint still had e's Version; if not, it changes nothing. While another transaction is
+	// changing the endpoint, ChangeEndpoint waits for it to end. ErrCollision: the isolation level
+	// does not allow waiting.
 	ChangeEndpoint(ctx context.Context, tx Execer, e Endpoint) (changed bool, err error)
 
 	// DeleteEndpoint deletes an endpoint of a tenant, and reports whether there was one. No method

@@ -77,8 +77,7 @@ type NewEndpoint struct {
 	// new one.
 	Secret string
 	// Asymmetric makes an ed25519 key (v1a) in place of a shared secret: the customer gets only the public
-	// key, so that no one else can sign, and nothing of it must be kept secret.
-	// Without a Secret only.
+	// key, so that no one else can sign, and nothing of it must be kept secret. It excludes Secret.
 	Asymmetric bool
 }
 

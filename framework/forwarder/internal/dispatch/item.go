@@ -32,9 +32,9 @@ type item struct {
 	// it is one more than the number of the breaker's recoveries at that time.
 	unavailable int
 
-	// destination is where the item goes, if the sink names it. The other fields are set while the
-	// item is in flight: probe if the destination's breaker is open, doubtful if the destination
-	// has failed since its last success.
+	// destination is where the item goes, if the sink names it. While the item is in flight,
+	// contact has the calls to its destination, probe is true if the destination's breaker is open,
+	// and doubtful if the destination has failed since its last success.
 	destination     string
 	contact         *contact
 	probe, doubtful bool
