@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/registry"
 )
 
 // Text is a compiled expression whose value is a text, in the language of Rule.When and with its limits. It is
@@ -21,11 +20,11 @@ func CompileText(text string) (*Text, error) {
 	return &Text{e}, nil
 }
 
-// Of returns the value for an envelope: a text as it is, a number or a truth value as JSON has it, and "" for
-// nothing. types may be nil; see NewFacts. It fails with ErrExpression if the expression cannot be
-// evaluated, or has another value, and with the error of ctx if that ends meanwhile.
-func (t *Text) Of(ctx context.Context, e *notification.Envelope, types *registry.Registry) (string, error) {
-	value, err := t.text.of(NewFacts(e, types).facts.within(ctx))
+// Value returns the value of a text for an envelope whose type is routed to the sink: a text as it is, a number or
+// a truth value as JSON has it, and "" for nothing. It fails with ErrExpression if the expression cannot
+// be evaluated, or has another value, and with the error of ctx if that ends meanwhile.
+func (p *Path) Value(ctx context.Context, t *Text, e *notification.Envelope) (string, error) {
+	value, err := t.text.of(p.factsOf(ctx, e))
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()

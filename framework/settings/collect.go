@@ -23,6 +23,8 @@ const (
 // ByMark, as Collect.By, groups by what a publisher has set with outbox.Collect.
 const ByMark = "collect"
 
+const byKey = "key"
+
 // Collect makes one delivery of several notifications of a group. The zero value makes none.
 //
 // The first member opens a collection. It is due Wait after its last member, MaxWait after its first, or
@@ -67,9 +69,21 @@ func (c Collect) WithDefaults() Collect {
 	return c
 }
 
+// longestInMemory is the longest MaxWait for which collections need not be written to the database.
+const longestInMemory = 10 * time.Minute
+
+// InMemory reports whether a collection is not written to the database: a crash reads its members again from
+// the log. That is so if only the newest notification of a key counts, and soon. The cursor waits for it.
+func (c Collect) InMemory() bool {
+	return c.Keep == KeepNewest && c.IsByKey() && c.MaxWait <= longestInMemory
+}
+
+// IsByKey reports whether groups are keys, so that each has all its members in one lane.
+func (c Collect) IsByKey() bool { return c.By == "" || c.By == byKey }
+
 // Group returns the compiled form of By; nil stands for the key. It fails with route.ErrExpression.
 func (c Collect) Group() (*route.Text, error) {
-	if c.By == "" || c.By == "key" {
+	if c.IsByKey() {
 		return nil, nil
 	}
 	if c.By == ByMark {
