@@ -85,7 +85,7 @@ func (o *op) set(word string) (err error) {
 
 // What operations can be, for the generator. That of a run of many seeds is an error if one was not exercised.
 var (
-	sinkKinds     = []string{"plain", "ordered", "loose", "hook", "bank", "addressed", "halting"}
+	sinkKinds     = []string{"plain", "ordered", "loose", "hook", "bank", "addressed", "halting", "newest", "newest-type", "digest"}
 	answerModes   = []string{"errors", "permanent", "unavailable", "throttled", "hanging", "panics", "slow", "deaf", "unknown", "invalid"}
 	faultModes    = []string{"fails", "lost", "delayed", "dies-before", "dies-after"}
 	faultPlaces   = []string{"write", "begin", "commit"}
@@ -112,7 +112,7 @@ func exercises() (all []string) {
 	all = append(all, peopleActions...)
 	return append(all, "start", "end", "kill", "pause", "away refused", "away silent", "slow", "clock", "reload same", "reload fresh", "routes", "routes only",
 		"another number of lanes", "prune", "scheduled", "far future", "extreme key", "extreme type", "extreme id", "large payload", "stay sink", "stay node",
-		"stay destination", "repeat", "no fault")
+		"stay destination", "repeat", "no fault", "superseded", "collected")
 }
 
 // mostAhead is by how much the clock of the database is wrong at most.

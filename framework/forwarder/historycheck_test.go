@@ -123,7 +123,7 @@ func (w *world) missing(excused string, last bool) (all []string) {
 		sinks := w.certain(r.Type)
 		taken := r.cancelled || r.isFar() || len(sinks) > 0
 		for _, sink := range sinks {
-			if sink == excused || r.cancelled || r.dropped[sink] || w.delivered(sink, r.ID) {
+			if sink == excused || r.cancelled || r.dropped[sink] || w.delivered(sink, r.ID) || w.isSuperseded(sink, r, parked) {
 				continue
 			}
 			if _, is := parked[place{sink, r.ID}]; !is {
@@ -132,7 +132,7 @@ func (w *world) missing(excused string, last bool) (all []string) {
 		}
 		for _, sink := range append(w.sinks, store.SinkUnrouted) {
 			_, is := parked[place{sink, r.ID}]
-			taken = taken || is || r.dropped[sink] || sink == excused || w.delivered(sink, r.ID)
+			taken = taken || is || r.dropped[sink] || sink == excused || w.delivered(sink, r.ID) || w.isSuperseded(sink, r, parked)
 		}
 		if !taken {
 			all = append(all, fmt.Sprintf("%s %s", r, isNobodies))
@@ -211,6 +211,26 @@ func (w *world) delivered(sink, id string) bool {
 	return d != nil && slices.ContainsFunc(d.calls[id], func(c *call) bool { return c.ok })
 }
 
+// isSuperseded reports whether a later one of a group, of which the newest is enough, was delivered, dropped or is
+// parked.
+func (w *world) isSuperseded(sink string, r *row, parked map[place]store.State) bool {
+	d := w.destinations[sink]
+	if sink != "newest" && sink != "newest-type" || groupOf(sink, &r.Envelope) == "" || d == nil {
+		return false
+	}
+	for _, later := range w.rows {
+		if groupOf(sink, &later.Envelope) != groupOf(sink, &r.Envelope) || later.place <= r.place && !later.DeliverAt.After(r.committed) {
+			continue
+		}
+		_, is := parked[place{sink, later.ID}]
+		if is || later.dropped[sink] || slices.ContainsFunc(d.calls[later.ID], func(c *call) bool { return c.ok && c.end.After(r.committed) }) {
+			w.counts["superseded"]++
+			return true
+		}
+	}
+	return false
+}
+
 // callsSince says which calls began after a time.
 func (w *world) callsSince(since time.Time) (all []string) {
 	w.mu.Lock()
@@ -241,6 +261,7 @@ func (w *world) check() {
 			w.checkBank()
 		} else {
 			w.checkOrder(d)
+			w.checkCollections(d)
 		}
 	}
 	w.checkEffects()
@@ -311,13 +332,45 @@ func (w *world) checkOrder(d *destination) {
 			continue
 		}
 		begun := slices.MinFunc(calls, func(a, b *call) int { return a.begin.Compare(b.begin) }).begin
-		if before := last[r.Key]; before != nil {
-			if made := firstMade(d.calls[before.ID]); begun.Before(made) {
+		key := r.Key
+		if d.name == "digest" || d.name == "newest-type" { // another group is another collection
+			key += " " + r.Type
+		}
+		if before := last[key]; before != nil {
+			if made := firstMade(d.calls[before.ID]); begun.Before(made) && !isTogether(calls, d.calls[before.ID]) {
 				w.breaks("%s begins to be delivered to %s at %s, before %s is at %s", r, d.name, begun.Sub(w.began), before, made.Sub(w.began))
 			}
 		}
 		if !firstMade(calls).IsZero() {
-			last[r.Key] = r
+			last[key] = r
+		}
+	}
+}
+
+// isTogether reports whether two deliveries were in one collection.
+func isTogether(calls, others []*call) bool {
+	return slices.ContainsFunc(calls, func(c *call) bool { return slices.Contains(others, c) })
+}
+
+// checkCollections checks that a collection is the same in each attempt, and that a delivery is in one only, but for
+// what people do.
+func (w *world) checkCollections(d *destination) {
+	members, of := make(map[string]string), make(map[string]map[string]bool)
+	people := slices.ContainsFunc(w.rows, func(r *row) bool { return r.dropped[d.name] || r.replayed[d.name] > 0 || r.moved })
+	for id, calls := range d.calls {
+		of[id] = make(map[string]bool)
+		for _, c := range calls {
+			if c.together == nil {
+				continue
+			}
+			of[id][c.together.id] = true
+			if before, known := members[c.together.id]; known && before != c.together.members && !people {
+				w.breaks("collection %s of %s has once the members %s and once %s", c.together.id, d.name, before, c.together.members)
+			}
+			members[c.together.id] = c.together.members
+		}
+		if n := len(of[id]); n > 1 && !people {
+			w.breaks("%.20s is in %d collections of %s", id, n, d.name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,9 +34,13 @@ type call struct {
 	ok         bool
 	refused    bool // permanently
 	late       bool // the engine may not have learned its result
+	together   *together
 	deaf       bool // it outlasts its context, and the engine abandons it
 	attempt    int
 }
+
+// together is the collection of a call.
+type together struct{ id, members string }
 
 const callTimeout = 3 * time.Second
 
@@ -86,7 +91,7 @@ func (d *destination) begin(ctx context.Context, n *node, v *notification.Delive
 	d.calls[v.ID] = append(d.calls[v.ID], c)
 	mode = d.modeOf(v, draw)
 	if c.deaf = mode == "deaf" || ctx.Err() != nil; v.Key != "" && !c.deaf {
-		at := n.String() + v.Key
+		at := n.String() + d.orderOf(v)
 		if d.inFlight[at]++; d.inFlight[at] > 1 && d.name != "bank" {
 			d.world.problems = append(d.world.problems, fmt.Sprintf("%s has key %.9q to %s in flight twice: %.20s", n, v.Key, d.name, v.ID))
 		}
@@ -155,7 +160,7 @@ func (d *destination) end(ctx context.Context, c *call, v *notification.Delivery
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
 	if v.Key != "" && !c.deaf {
-		d.inFlight[c.node.String()+v.Key]--
+		d.inFlight[c.node.String()+d.orderOf(v)]--
 	}
 	class, _ := sinks.Classify(err)
 	c.end, c.ok, c.late = time.Now(), err == nil, ctx.Err() != nil
@@ -175,6 +180,61 @@ type tap struct {
 
 func (s *tap) Deliver(ctx context.Context, v *notification.Delivery) (notification.Receipt, error) {
 	return "taken", s.deliver(ctx, s.node, v, new([]*call))
+}
+
+// collectorTap takes collections. Their members have one call.
+type collectorTap struct{ tap }
+
+func (s *collectorTap) CollectionSize() int { return 0 }
+
+func (s *collectorTap) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	first := *c.Members[0]
+	var ids []string
+	w := s.world
+	last := -1
+	w.mu.Lock()
+	for _, m := range c.Members {
+		ids = append(ids, m.ID)
+		r := w.byID[m.ID]
+		if groupOf(s.name, m.Envelope) != c.Group || r == nil || r.place <= last {
+			w.problems = append(w.problems, fmt.Sprintf("%.20s is in a collection of %s of which it is no member, or behind a later one", m.ID, c.Group))
+			continue
+		}
+		last = r.place
+	}
+	w.counts["collected"]++
+	w.mu.Unlock()
+	var calls []*call
+	err := s.deliver(ctx, s.node, &first, &calls)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, made := range calls { // one, unless the process is dead
+		made.together = &together{c.ID, strings.Join(ids, " ")}
+		for _, id := range ids[1:] {
+			s.calls[id] = append(s.calls[id], made)
+		}
+	}
+	return "taken", err
+}
+
+// groupOf returns the group of a delivery to a sink that collects; "" if it has none.
+func groupOf(sink string, e *notification.Envelope) string {
+	switch {
+	case sink == "newest" || e.Key == "":
+		return e.Key
+	case sink == "digest" || sink == "newest-type":
+		return e.Type
+	}
+	return ""
+}
+
+// orderOf returns the key of a delivery, or its group if it is collected by that: deliveries of one are never made at
+// once.
+func (d *destination) orderOf(v *notification.Delivery) string {
+	if group := groupOf(d.name, v.Envelope); group != "" {
+		return group
+	}
+	return v.Key
 }
 
 // addressedTap delivers to several hosts.
@@ -328,6 +388,12 @@ func (n *node) build() {
 			s.Sink = &bankTap{n.world.bank, d, n}
 		case "halting":
 			s.Sink, s.OnDead, s.Retry.MaxAttempts = &t, forwarder.OnDeadHalt, haltingAttempts
+		case "newest":
+			s.Sink, s.Collect = &t, forwarder.Collect{Keep: forwarder.KeepNewest, Wait: 300 * time.Millisecond}
+		case "newest-type":
+			s.Sink, s.Collect = &t, forwarder.Collect{Keep: forwarder.KeepNewest, By: collectedBy, Wait: time.Second, Size: 20}
+		case "digest":
+			s.Sink, s.Collect = &collectorTap{t}, forwarder.Collect{By: collectedBy, Wait: time.Second, MaxWait: 5 * time.Second, Size: 7}
 		case "hook":
 			s.Sink, s.Hooks.Delivered = &t, n.effect
 		default:
@@ -336,6 +402,9 @@ func (n *node) build() {
 		n.sinks[name] = s
 	}
 }
+
+// collectedBy is the rule of groupOf.
+const collectedBy = `key == "" ? "" : type`
 
 const haltingAttempts = 3
 
