@@ -214,21 +214,29 @@ func (w *world) delivered(sink, id string) bool {
 // isSuperseded reports whether a later one of a group, of which the newest is enough, was delivered, dropped or is
 // parked.
 func (w *world) isSuperseded(sink string, r *row, parked map[place]store.State) bool {
-	d := w.destinations[sink]
-	if sink != "newest" && sink != "newest-type" || groupOf(sink, &r.Envelope) == "" || d == nil {
+	if sink != "newest" && sink != "newest-type" || groupOf(sink, &r.Envelope) == "" {
 		return false
 	}
 	for _, later := range w.rows {
 		if groupOf(sink, &later.Envelope) != groupOf(sink, &r.Envelope) || later.place <= r.place && !later.DeliverAt.After(r.committed) {
 			continue
 		}
-		_, is := parked[place{sink, later.ID}]
-		if is || later.dropped[sink] || slices.ContainsFunc(d.calls[later.ID], func(c *call) bool { return c.ok && c.end.After(r.committed) }) {
-			w.counts["superseded"]++
-			return true
+		for _, now := range w.sinks { // the routes may have moved the type of the later one to another sink
+			if _, is := parked[place{now, later.ID}]; (now == sink || !slices.Contains(w.certain(later.Type), sink)) && (is || later.dropped[now] || w.deliveredSince(now, later.ID, r.committed)) {
+				w.counts["superseded"]++
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// deliveredSince reports whether a delivery was made after a time.
+func (w *world) deliveredSince(sink, id string, since time.Time) bool {
+	if sink == "bank" {
+		return w.delivered(sink, id)
+	}
+	return slices.ContainsFunc(w.destinations[sink].calls[id], func(c *call) bool { return c.ok && c.end.After(since) })
 }
 
 // callsSince says which calls began after a time.
@@ -337,7 +345,7 @@ func (w *world) checkOrder(d *destination) {
 			key += " " + r.Type
 		}
 		if before := last[key]; before != nil {
-			if made := firstMade(d.calls[before.ID]); begun.Before(made) && !isTogether(calls, d.calls[before.ID]) {
+			if made := firstMade(d.calls[before.ID]); begun.Before(made) && !isTogether(calls, d.calls[before.ID]) && !w.wasGivenUp(d, before, made) {
 				w.breaks("%s begins to be delivered to %s at %s, before %s is at %s", r, d.name, begun.Sub(w.began), before, made.Sub(w.began))
 			}
 		}
@@ -345,6 +353,15 @@ func (w *world) checkOrder(d *destination) {
 			last[key] = r
 		}
 	}
+}
+
+// wasGivenUp reports whether a call of a process that had lost its lane is the only one, since the next process has
+// superseded the delivery; or a replay made it after it was superseded.
+func (w *world) wasGivenUp(d *destination, r *row, made time.Time) bool {
+	if d.name != "newest" && d.name != "newest-type" {
+		return false
+	}
+	return r.replayed[d.name] > 0 || slices.ContainsFunc(d.calls[r.ID], func(c *call) bool { return c.end.Equal(made) && w.faultExplains(c) })
 }
 
 // isTogether reports whether two deliveries were in one collection.

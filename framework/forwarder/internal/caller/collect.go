@@ -76,7 +76,10 @@ func (c *Caller) Collect(ctx context.Context, all sinks.Collection, seen Seen) (
 	var places []int
 	all.Members = nil
 	for i, d := range members {
-		e, err := c.Path.Shape(ctx, d.Envelope)
+		e, err := d.Envelope, error(nil)
+		if !c.Path.Plain() { // otherwise also for a type that was taken away from the sink meanwhile
+			e, err = c.Path.Shape(ctx, d.Envelope)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return sinks.Failed(members, ctx.Err())
