@@ -177,6 +177,43 @@ func (l *backlog) drainSlow(n int, counts func(*notification.Delivery) bool) (ra
 	return float64(n) / took.Seconds(), float64(sink.took.Load()) / float64(took) / benchThreshold
 }
 
+// BenchmarkNewest drains 200,000 pending notifications of 1,000 keys of which only the newest count, beside a drain of as
+// many to nowhere. The figure is the time until all rows but the newest are settled.
+func BenchmarkNewest(b *testing.B) {
+	const n, keys = 200_000, 1_000
+	var nowhere, newest time.Duration
+	delivered := int64(0)
+	for b.Loop() {
+		l := newBacklog(b)
+		l.add(n)
+		nowhere += l.drain(n)
+		l = newBacklog(b)
+		l.add(n)
+		began := time.Now()
+		sink := &counter{n: keys, done: make(chan struct{})}
+		f, err := forwarder.New(forwarder.Config{
+			Store: l.store, Routes: route.Routes{"*": route.To("nowhere")}, Logger: slog.New(slog.DiscardHandler),
+			Sinks: map[string]forwarder.Sink{"nowhere": {Sink: sink, Collect: forwarder.Collect{Keep: forwarder.KeepNewest, Wait: 2 * time.Second}}},
+		})
+		require.NoError(b, err)
+		running, stop := context.WithCancel(b.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(running) }()
+		for f.Stats()[0].Superseded < n-keys {
+			time.Sleep(time.Millisecond)
+		}
+		newest += time.Since(began)
+		<-sink.done
+		stop()
+		require.NoError(b, <-ended)
+		delivered += sink.got.Load()
+	}
+	b.ReportMetric(float64(n*b.N)/nowhere.Seconds(), "nowhere-rows/s")
+	b.ReportMetric(float64(n*b.N)/newest.Seconds(), "newest-rows/s")
+	b.ReportMetric(float64(delivered)/float64(b.N), "deliveries")
+	b.ReportMetric(0, "ns/op")
+}
+
 // BenchmarkSlowSink measures the delivery of a backlog with 1,000 keys to a sink that takes 5 ms per
 // delivery, 64 at once. 1 is the maximum, with all slots in use. The difference between the two
 // results shows how much longer than 5 ms the machine sleeps.

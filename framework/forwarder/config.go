@@ -135,6 +135,8 @@ type Sink struct {
 	// opens if the destination cannot be reached, if too many attempts fail, if none succeeds for two
 	// minutes, or if ten deliveries in a row are refused permanently.
 	Breaker Breaker `yaml:"breaker"`
+	// Several notifications of a group become one delivery.
+	Collect Collect `yaml:"collect"`
 	// Name of the metadata, such as tenant, whose values share the sink fairly: if several values have
 	// pending deliveries, each gets the same number of deliveries in flight. Default: none.
 	//
@@ -167,6 +169,8 @@ type (
 	Breaker     = settings.Breaker
 	Rate        = settings.Rate
 	Trace       = settings.Trace
+	Collect     = settings.Collect
+	Keep        = settings.Keep
 )
 
 // Values of settings; see their types.
@@ -177,6 +181,8 @@ const (
 	OnDeadHalt      = settings.OnDeadHalt
 	TracePass       = settings.TracePass
 	TraceNone       = settings.TraceNone
+	KeepAll         = settings.KeepAll
+	KeepNewest      = settings.KeepNewest
 )
 
 // Start says where a new sink begins: StartOldest, StartNow, StartAt, or "" for the default
@@ -269,6 +275,7 @@ func (s Sink) WithDefaults() Sink {
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.WithDefaults()
 	s.Breaker = s.Breaker.WithDefaults()
+	s.Collect = s.Collect.WithDefaults()
 	return s
 }
 
@@ -383,6 +390,31 @@ func (s Sink) validate(p *settings.Problems, at string) {
 	p.Check(at+".retry", s.Retry)
 	p.Check(at+".rate", s.Rate)
 	p.Check(at+".breaker", s.Breaker)
+	p.Check(at+".collect", s.Collect)
+	s.checkCollect(p, at+".collect")
+}
+
+// checkCollect refuses what cannot be collected.
+func (s Sink) checkCollect(p *settings.Problems, at string) {
+	if !s.Collect.On() {
+		return
+	}
+	p.Require(transactorOf(s) == nil, "%s: the sink delivers exactly once, in transactions of its lanes, and a collection has notifications of several: leave out either", at)
+	if s.Collect.InMemory() {
+		return
+	}
+	p.Require(s.OnDead != OnDeadHalt, "%s: a collection has several keys, so on_dead: halt cannot hold back its group: use continue", at)
+	if s.Collect.Keep != KeepAll {
+		return
+	}
+	collector, ok := s.Sink.(sinks.Collector)
+	p.Require(ok || s.Sink == nil, "%s: the sink cannot deliver several notifications as one: use keep: newest, or a kind that can", at)
+	p.Require(len(s.Middleware) == 0, "%s: middleware is for single notifications: leave it out, or use keep: newest", at)
+	if !ok {
+		return
+	}
+	most := collector.CollectionSize()
+	p.Require(most == 0 || s.Collect.Size <= most, "%s.size is %d, but the sink takes at most %d at once: use that, or raise the limit of the sink", at, s.Collect.Size, most)
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -69,11 +69,26 @@ func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types n
 	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
 	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Opener: opener{f, a}}
 	a.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
+	a.caller.Groups = sink.groups()
 	a.dispatcher = dispatch.New(dispatch.Config{
-		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
+		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(), Collect: sink.Collect,
 		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: slog.New(withoutAnswers{f.config.Logger.Handler()}),
 	})
 	return a
+}
+
+// groups returns how the sink's deliveries are collected; nil if they are not.
+func (s Sink) groups() *caller.Groups {
+	if !s.Collect.On() {
+		return nil
+	}
+	by, err := s.Collect.Group()
+	if err != nil {
+		panic(err) // it was checked
+	}
+	g := &caller.Groups{By: by, Newest: s.Collect.Keep == KeepNewest}
+	g.Collector, _ = s.Sink.(sinks.Collector)
+	return g
 }
 
 // tracing returns the spans of a sink. Notifications without a route have none.
@@ -95,7 +110,7 @@ func transactorOf(s Sink) sinks.Transactor {
 // differsOnlyInSettings reports whether two sinks differ only in what Adjust can change.
 func (a *activeSink) differsOnlyInSettings(other *activeSink) bool {
 	return isSame(a.Sink.Sink, other.Sink.Sink) && a.Hooks.Same(other.Hooks) && sameMiddleware(a.Middleware, other.Middleware) &&
-		a.Start == other.Start && a.Trace == other.Trace && a.OnDead == other.OnDead && a.answerBytes() == other.answerBytes() && reflect.DeepEqual(a.types, other.types) && a.path.Equal(other.path)
+		a.Start == other.Start && a.Collect == other.Collect && a.Trace == other.Trace && a.OnDead == other.OnDead && a.answerBytes() == other.answerBytes() && reflect.DeepEqual(a.types, other.types) && a.path.Equal(other.path)
 }
 
 // sameMiddleware reports whether two lists are the same list: functions cannot be compared.
@@ -168,6 +183,9 @@ func (o opener) Open(ctx context.Context) error {
 	limits := batcher.BatchLimits()
 	if err := dispatch.CheckBatch(a.name, limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if limits.Size > 1 && a.Collect.Keep == KeepAll && limits.Size < a.Collect.Size {
+		return fmt.Errorf("%w: collect.size is %d, but the sink's batches have at most %d: use at most that, or larger batches", ErrConfig, a.Collect.Size, limits.Size)
 	}
 	if limits.Size > 1 {
 		a.dispatcher.UseBatches(batcher, limits)

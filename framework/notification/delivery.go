@@ -27,3 +27,7 @@ func (d *Delivery) LogValue() slog.Value {
 // "kafka orders/3@1042", "http 202", "smtp 250 queued as 7F3". "" is allowed
 // where the destination gives no proof.
 type Receipt string
+
+// SupersededBy is the receipt of a notification that was not delivered, since a newer one of its group
+// was delivered instead.
+func SupersededBy(id string) Receipt { return Receipt("superseded by " + id) }

@@ -8,6 +8,7 @@ const (
 	MetadataCorrelationID = "correlation-id" // the larger operation this notification belongs to
 	MetadataCausationID   = "causation-id"   // id of the notification whose handler published this one
 	MetadataTraceparent   = "traceparent"    // W3C Trace Context
+	MetadataCollect       = "collect"        // the group in which it is collected, if a sink collects by that
 	MetadataTracestate    = "tracestate"     // belongs to the traceparent
 	MetadataTenant        = "tenant"         // a common group for fairness
 	MetadataDatabase      = "database"       // the database it comes from; written by a forwarder of several databases

@@ -88,6 +88,10 @@ func Metadata(name, value string) Option {
 	return func(d *draft) { d.Metadata[name] = value }
 }
 
+// Collect names the group in which sinks collect the notification that collect by what the publisher says, such as
+// "cart-17"; see settings.Collect.
+func Collect(group string) Option { return Metadata(notification.MetadataCollect, group) }
+
 // Amend calls set to change the envelope, after the options before it were applied.
 func Amend(set func(e *notification.Envelope)) Option {
 	return func(d *draft) { set(d.Envelope) }

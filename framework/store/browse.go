@@ -44,8 +44,10 @@ type ParkedFilter struct {
 	// ID is the notification's id.
 	ID string
 	// Types selects by type; the zero value means all types.
-	Types  notification.TypeFilter
-	Key    string
+	Types notification.TypeFilter
+	Key   string
+	// Group is the group of collected deliveries.
+	Group  string
 	States []State
 	// Metadata selects by metadata: each name must have its value.
 	Metadata map[string]string

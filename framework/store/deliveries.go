@@ -45,6 +45,16 @@ type Deliveries interface {
 	// the first. The empty key never holds anything back and is left out.
 	HeldKeys(ctx context.Context, lane Lane, halt bool, after string, limit int) ([]HeldKey, error)
 
+	// CloseCollections closes collections that are due: what it finds of them has from then on the
+	// number of their collection, and the first member of each is due; see Due. No member is added to a closed
+	// collection, and the group's next one is not closed before it has ended.
+	CloseCollections(ctx context.Context, q CloseQuery) (Closed, error)
+
+	// Members returns the members of closed collections, in log order, grouped by collection, in the order of
+	// the collections. As for Followers, large payloads end the result early: collections[:answered] are
+	// complete, and at least one is answered.
+	Members(ctx context.Context, sink string, collections []CollectionRef) (members []Parked, answered int, err error)
+
 	// KeepsReceipts reports whether checkpoints archive receipts. If not, callers need not
 	// collect them.
 	KeepsReceipts() bool
@@ -80,12 +90,54 @@ type Checkpoint struct {
 	Hooked []Parked
 	// Unpark are parked deliveries to delete, since they are delivered.
 	Unpark []Ref
+	// Collect are deliveries to add to the open collection of their Group. One that is parked already
+	// stays as it is: it was read from the log once more.
+	Collect []Parked
+	// CollectTerms say when what Collect adds to is due.
+	CollectTerms CollectTerms
+	// Collected are closed collections that have ended, whose members are unparked or dead.
+	Collected []CollectionRef
 	// Receipts are archived if the store keeps receipts.
 	Receipts []Receipt
 	// InTx, if set, runs inside the checkpoint's transaction, before its commit. Its error
 	// rolls everything back. ErrSpoiled: it returned no error, but the transaction cannot be
 	// committed.
 	InTx func(ctx context.Context, tx *sql.Tx) error
+}
+
+// CollectTerms say when a collection is due: Wait after its last member came, MaxWait after its first, or
+// when it has Size members; with a Size of 0 it has no limit.
+type CollectTerms struct {
+	Wait, MaxWait time.Duration
+	Size          int
+}
+
+// CollectionRef identifies a closed collection of a sink. A person can requeue dead ones, so a group can
+// have several.
+type CollectionRef struct{ Group, Number string }
+
+// CloseQuery asks to close collections that are due.
+type CloseQuery struct {
+	// Lease is the lease of the lane, and TTL how long it lasts from now: closing renews it. If it was lost,
+	// the result is ErrLeaseLost.
+	Lease Lease
+	TTL   time.Duration
+	Now   time.Time
+	// Limit is how many to close at most.
+	Limit int
+	// Size is how many members a collection can have. What a group has beyond that is the beginning of its
+	// next collection, which is due at once.
+	Size int
+	// Newest means that all members but the last are removed.
+	Newest bool
+}
+
+// Closed is what CloseCollections has done.
+type Closed struct {
+	// Collections is the number of closed collections, and Superseded that of removed members.
+	Collections, Superseded int
+	// Next is when the next collection of the sink is due, in any lane; zero if none is open.
+	Next time.Time
 }
 
 // Receipt is the receipt of a delivery, for the archive.
@@ -113,6 +165,12 @@ const (
 	// StateSettling: it is delivered, but a hook failed, which is called again at DueAt. It
 	// does not hold back its key.
 	StateSettling State = "settling"
+	// StateQuiet: it waits for the hours of the sink, which begin at DueAt. Unlike a scheduled one it holds
+	// back its key.
+	StateQuiet State = "quiet"
+	// StateCollecting: it is a member of a collection. Only the first member of a closed collection has a
+	// DueAt, and the attempts and the error of the collection.
+	StateCollecting State = "collecting"
 	// StateCancelled: it was scheduled, and its publisher has cancelled it. It is removed at
 	// DueAt. This state is never written: a scheduled delivery is read as cancelled if a
 	// cancellation exists.
@@ -149,7 +207,13 @@ type Parked struct {
 	HookFailures int
 	// FirstParkedAt is when it was first parked; the store keeps the first value written.
 	FirstParkedAt time.Time
+	// Group is the group in which it is collected, and Collection the number of its collection once that is
+	// closed; "" if it is not. They stay when a collection is dead.
+	Group, Collection string
 }
+
+// InCollection reports whether it is a member of a closed collection.
+func (p *Parked) InCollection() bool { return p.State == StateCollecting && p.Collection != "" }
 
 // Ref distinguishes deliveries of one sink. The offset alone is not enough: a truncated log
 // assigns the same offsets again, while earlier deliveries are still parked. Nor is the id:

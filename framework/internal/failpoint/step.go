@@ -22,6 +22,7 @@ const (
 	Renewal     Step = "renewal"    // of a lease, without a checkpoint
 	Park        Step = "park"       // a checkpoint that parks deliveries
 	Resume      Step = "resume"     // a checkpoint that ends parked deliveries
+	Collect     Step = "collect"    // closing collections
 	Hook        Step = "hook"       // a checkpoint with what hooks write
 	Lease       Step = "lease"
 	Release     Step = "release"

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -137,6 +138,14 @@ func (*dialect) OnConflict(key, columns []string, unless tables.Condition) strin
 		}
 	}
 	return ` ON DUPLICATE KEY UPDATE ` + strings.Join(set, `, `)
+}
+
+var ofRow = regexp.MustCompile(`new\.(\w+)`)
+
+// Merge applies to any unique key, like OnConflict.
+func (*dialect) Merge(_ string, _ []string, set tables.Expr) tables.Expr {
+	set.Text = ofRow.ReplaceAllString(strings.ReplaceAll(set.Text, `old.`, ``), `VALUES($1)`)
+	return tables.SQL(` ON DUPLICATE KEY UPDATE ?`, set)
 }
 
 // NewRow is empty: the INSERT fails.

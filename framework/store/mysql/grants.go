@@ -29,12 +29,12 @@ func (n names) duties() map[string][]grant {
 		"scheduler": append(publishing[:len(publishing):len(publishing)], grant{`SELECT, INSERT, UPDATE`, "schedules"}),
 		"consumer":  {{`SELECT, INSERT, UPDATE`, "inbox"}},
 		"forwarder": {
-			{`SELECT, INSERT, DELETE`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {allOf, "forwarders"}, {allOf, "parked"},
+			{`SELECT, INSERT, DELETE`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {allOf, "forwarders"}, {allOf, "parked"}, {allOf, "collections"},
 			{`SELECT, INSERT, UPDATE, DELETE`, "receipts"}, {`SELECT, DELETE`, "inbox"}, {`SELECT, DELETE`, "cancelled"}, {`SELECT, DELETE`, "unique"},
 			{`SELECT, UPDATE`, "endpoints"}, {allOf, "attempts"},
 		},
 		"operator": {
-			{`SELECT`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, DELETE`, "receipts"},
+			{`SELECT`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, UPDATE, DELETE`, "collections"}, {`SELECT, DELETE`, "receipts"},
 			{`SELECT, INSERT, UPDATE`, "actions"}, {`SELECT, UPDATE, DELETE`, "schedules"}, {`SELECT`, "cancelled"},
 			{allOf, "endpoints"}, {`SELECT`, "attempts"},
 		},

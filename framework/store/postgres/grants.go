@@ -58,7 +58,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 	case Forwarder:
 		return []grant{
 			{`SELECT, INSERT (` + appended + `), DELETE`, table("")}, {`SELECT, USAGE`, sequence}, {`SELECT`, table("migrations")},
-			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {`SELECT, INSERT, DELETE`, table("receipts")},
+			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {all, table("collections")}, {`SELECT, INSERT, DELETE`, table("receipts")},
 			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("cancelled")}, {`SELECT, DELETE`, table("unique")},
 			{`SELECT, UPDATE`, table("endpoints")}, {`SELECT, INSERT, DELETE`, table("attempts")},
 		}, nil
@@ -67,7 +67,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 	case Operator:
 		return []grant{
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
-			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, DELETE`, table("receipts")},
+			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, UPDATE, DELETE`, table("collections")}, {`SELECT, DELETE`, table("receipts")},
 			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT`, table("cancelled")},
 			{all, table("endpoints")}, {`SELECT`, table("attempts")},
 		}, nil

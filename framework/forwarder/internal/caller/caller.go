@@ -50,6 +50,9 @@ type Caller struct {
 	// Addresser names the destination of a delivery; nil: there is a single one.
 	Addresser sinks.Addresser
 
+	// Groups says how deliveries are collected; nil: they are not.
+	Groups *Groups
+
 	opening sync.Mutex
 	opened  atomic.Bool
 }
@@ -82,8 +85,12 @@ func (c *Caller) PassesBy(page store.Page) []bool {
 		return nil
 	}
 	passes := make([]bool, len(page.Envelopes))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := context.Background()
+	if c.Groups == nil { // what is collected must be for the sink: it may replace others
+		within, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		ctx = within
+	}
 	for i := range page.Envelopes {
 		if ctx.Err() != nil {
 			break

@@ -134,6 +134,10 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 		it := d.pop(from)
 		it.lane.giveUpIfExpired(now)
 		switch {
+		case it.unit != nil && len(c.items) > 0: // it needs a call of its own
+			d.queue.Done(it)
+			d.enqueue(it, true)
+			return
 		case it.lane.isEnding():
 			d.queue.Done(it)
 			d.pending--
@@ -151,6 +155,9 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 		}
 		admitted = false
 		c.add(it)
+		if it.unit != nil {
+			return
+		}
 		if d.batch.Ordered && size > 1 && it.Key != "" {
 			d.chain(c, size, now)
 		}
@@ -216,6 +223,10 @@ func (c *call) follows(i int) bool { return c.items[i-1].chained }
 
 func (c *call) add(it *item) {
 	c.items = append(c.items, it)
+	if it.unit != nil {
+		c.deliveries = it.unit.deliveries(it, c.deliveries)
+		return
+	}
 	c.deliveries = append(c.deliveries, &it.Delivery)
 }
 
@@ -271,6 +282,10 @@ func stillDown(results []sinks.Result) bool {
 
 // callSink calls the sink and sets the results; for lanes with ledgers, it calls once for each lane.
 func (d *Dispatcher) callSink(ctx context.Context, c *call, seen caller.Seen) {
+	if it := c.items[0]; it.unit != nil {
+		c.results = d.caller.Collect(ctx, sinks.Collection{Sink: d.name, ID: it.ID, Group: it.unit.ref.Group, Attempt: it.Attempt, Members: c.deliveries}, seen)
+		return
+	}
 	if !c.inLedgers {
 		c.results = d.caller.Call(ctx, c.batcher, c.deliveries, c.follows, c.results, seen)
 		return
@@ -302,6 +317,9 @@ func (d *Dispatcher) judge(c *call, now time.Time) {
 		d.queue.Done(it)
 		it.lane.returned(1)
 		d.endAt(it, now)
+		if it.unit != nil {
+			c.results[0] = it.unit.judge(c.results)
+		}
 		switch result := c.results[i]; {
 		case it.lane.ledger != nil && d.giveUpIfAborted(c.logged(), it, result.Err):
 			d.pending--

@@ -74,6 +74,7 @@ func (l *Lane) Leave() {
 	d.pending -= len(d.queue.Drop(func(it *item) bool { return it.lane == l })) + len(l.held) + l.keys.Drop()
 	l.held = nil
 	l.linger.stop()
+	l.gather.forget()
 	l.rows = 0
 	l.space.Leave()
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/sinks"
@@ -39,6 +40,7 @@ type Config struct {
 	// TypeOf returns the present name of a type.
 	TypeOf   func(name string) string
 	Settings policy.Settings
+	Collect  settings.Collect
 	Budget   *budget.Budget
 	Observer event.Observer      // nil: none
 	Tracing  *tracing.Deliveries // nil: none
@@ -51,6 +53,7 @@ type Dispatcher struct {
 	log      *slog.Logger
 	caller   *caller.Caller
 	typeOf   func(name string) string
+	collect  settings.Collect
 	budget   *budget.Budget
 	observer event.Observer
 	tracing  *tracing.Deliveries
@@ -92,7 +95,7 @@ type Dispatcher struct {
 // New returns a dispatcher. It starts no workers: they start when there is work.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
-		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
+		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, collect: c.Collect, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
 		lanes: make(map[*Lane]bool), stats: make(map[string]*Stats), destinations: make(map[string]*destination), contacts: make(map[string]*contact), silent: make(map[string]bool), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
@@ -123,6 +126,9 @@ func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits)
 
 // Name returns the sink's name.
 func (d *Dispatcher) Name() string { return d.name }
+
+// Collect returns how deliveries are collected.
+func (d *Dispatcher) Collect() settings.Collect { return d.collect }
 
 // LogOf returns the sink's logger for one of several databases; "" for a single one.
 func (d *Dispatcher) LogOf(database string) *slog.Logger {

@@ -42,6 +42,12 @@ type item struct {
 	// hookFailures is how often in a row its hook has failed.
 	hookFailures int
 
+	// unit is the closed collection that the item is; nil: it is a single delivery.
+	unit *unit
+
+	// gathered means that a newer one of its key may take its place.
+	gathered bool
+
 	// chained means that the next item of its key is in the same batch.
 	chained bool
 }
@@ -80,6 +86,8 @@ type Settlement struct {
 	Ask bool
 	// Dead is why it is dead, if it is.
 	Dead event.DeadReason
+	// Superseded is the id of the delivery that is made instead.
+	Superseded string
 }
 
 // HoldBack parks a settlement whose hook has failed until the hook is called again: as settling
@@ -112,7 +120,11 @@ func (it *item) parked(state store.State) store.Parked {
 	if first.IsZero() {
 		first = time.Now()
 	}
-	return store.Parked{Envelope: *it.Envelope, State: state, Attempt: it.Attempt, FirstParkedAt: first}
+	p := store.Parked{Envelope: *it.Envelope, State: state, Attempt: it.Attempt, FirstParkedAt: first}
+	if it.unit != nil {
+		it.unit.park(&p)
+	}
+	return p
 }
 
 // Again reports whether a hook had already failed for an earlier settlement.

@@ -46,6 +46,7 @@ type Lane struct {
 	abandoned bool // deliveries in flight are not waited for any more
 
 	keys    *keyqueue.Keys[*item]
+	gather  gather       // deliveries of which only the newest of a key is made
 	busy    busy         // parked deliveries that the lane works on
 	before  before       // what was settled before the lease began
 	memory  *memory.Lane // deliveries made but not written under the previous lease
@@ -66,11 +67,12 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 		deadlines: deadlines{parent: ctx},
 		expires:   leased.Add(ttl),
 		keys:      keyqueue.New[*item](),
-		busy:      busy{rows: make(map[store.Ref]parkedRow)},
+		busy:      busy{rows: make(map[store.Ref]parkedRow), groups: make(map[string]bool)},
 		before:    before{lease.Settled, store.CountOffsets(lease.Settled)},
 		signals:   newSignals(),
 	}
 	l.again = l.reopen
+	l.gather = gather{newest: make(map[string]*gathered), alarm: newAlarm(l.letDueGo)}
 	l.out.Passed = l.before.isMet()
 	l.space = d.budget.Join(l.look)
 	d.mu.Lock()
@@ -92,6 +94,7 @@ func (l *Lane) Offer(read store.Page) (taken bool) { return l.add(read, true) }
 func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	d := l.dispatcher
 	passesBy, destinations := d.caller.PassesBy(read), d.caller.Destinations(read)
+	groups := d.caller.GroupsOf(read, passesBy)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	restart := read.Rebased != ""
@@ -103,11 +106,12 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 		event.Tell(d.observer, &event.Rebase{Lane: l.lease.Lane, Reason: read.Rebased})
 		l.rebases++
 		l.occupy(-l.rows, -l.space.Used())
+		l.gather.forget()
 		l.before = before{}
 	}
 	l.out.add(read, restart)
 	if n := len(read.Envelopes); n > 0 {
-		l.addRows(read, l.out.last(), passesBy, destinations)
+		l.addRows(read, l.out.last(), passesBy, destinations, groups)
 	}
 	if read.CaughtUp {
 		l.memory.ForgetLog()
@@ -119,7 +123,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	return true
 }
 
-func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, destinations []string) {
+func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, destinations, groups []string) {
 	r := &rows{page: page, items: make([]item, len(read.Envelopes)), left: len(read.Envelopes), rebases: l.rebases}
 	for i := range read.Envelopes {
 		r.bytes += len(read.Envelopes[i].Payload) + envelopeBytes
@@ -144,6 +148,8 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 			l.end(it, Settlement{})
 		case it.DeliverAt.After(read.Asked): // not time.Now: later cancellations are not known
 			l.park(it, store.StateScheduled, it.DeliverAt, "")
+		case groups != nil:
+			l.collect(it, groups[i])
 		default:
 			l.enqueue(it)
 		}

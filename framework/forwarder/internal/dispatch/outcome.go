@@ -85,6 +85,8 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 	for i := range settled {
 		it := settled[i].item
 		switch {
+		case it.unit != nil:
+			l.busy.removeUnit(it.unit)
 		case !it.fromLog():
 			l.busy.remove(it.ref())
 		case it.rows.rebases == l.rebases:
@@ -187,14 +189,15 @@ func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64
 		free, again = l.keys.Free(key, parking)
 		return again, free
 	}
-	for i := range parked {
-		if parked[i].State != store.StateBlocked {
-			break // another head, which a person has moved to the front
+	next := 0
+	for next < len(parked) && parked[next].State == store.StateBlocked && // any other one is a head that a person has moved to the front
+		!l.busy.has(store.RefOf(&parked[next].Envelope)) { // its outcome is not written yet: it may become a head, and otherwise asks itself
+		next++
+	}
+	for i := range parked[:next] {
+		if !l.supersedeParked(&parked[i], &parked[next-1]) {
+			l.resume(&parked[i])
 		}
-		if l.busy.has(store.RefOf(&parked[i].Envelope)) {
-			break // its outcome is not written yet: it may become a head, and otherwise asks itself
-		}
-		l.resume(&parked[i])
 	}
 	return false, false
 }
@@ -239,11 +242,11 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 		return false
 	}
 	d := l.dispatcher
-	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures}
-	it.Origin = fairqueue.FromParked
-	it.Envelope, it.Sink, it.Attempt = &p.Envelope, d.name, p.Attempt
-	it.destination = d.caller.Destination(&it.Delivery)
+	it := l.itemOf(p)
 	outcome, isSettled := settled(p)
+	if !isSettled && l.collectParked(it, p) {
+		return true
+	}
 	turn := keyqueue.Go
 	if it.Key != "" && !isSettled {
 		turn = l.keys.Resume(it.Key, it, p.State != store.StateScheduled)
@@ -275,6 +278,15 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	return true
 }
 
+// itemOf returns the item of a parked delivery.
+func (l *Lane) itemOf(p *store.Parked) *item {
+	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures}
+	it.Origin = fairqueue.FromParked
+	it.Envelope, it.Sink, it.Attempt = &p.Envelope, l.dispatcher.name, p.Attempt
+	it.destination = l.dispatcher.caller.Destination(&it.Delivery)
+	return it
+}
+
 // Bounds of the parked deliveries that a lane works on.
 const (
 	maxDue       = 256  // retrying and scheduled ones
@@ -285,9 +297,10 @@ const (
 
 // busy are the parked deliveries that a lane works on.
 type busy struct {
-	rows  map[store.Ref]parkedRow
-	due   int // of these, retrying and scheduled ones
-	bytes int // roughly their memory
+	rows   map[store.Ref]parkedRow
+	due    int             // of these, retrying and scheduled ones
+	bytes  int             // roughly their memory
+	groups map[string]bool // groups of the collections that it works on
 }
 
 type parkedRow struct {

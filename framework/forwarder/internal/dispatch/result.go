@@ -42,14 +42,14 @@ func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
 	}
 	d.reached(it)
 	d.pending--
-	it.lane.stats.Delivered++
+	it.count(&it.lane.stats.Delivered)
 	it.lane.delivered(it, receipt)
 }
 
 // passedBy ends the turn of an item that is not for the sink.
 func (d *Dispatcher) passedBy(it *item) {
 	d.pending--
-	it.lane.stats.PassedBy++
+	it.count(&it.lane.stats.PassedBy)
 	it.lane.passedBy(it)
 }
 
@@ -187,7 +187,7 @@ func (d *Dispatcher) unknown(f *failure) {
 // dead ends the turn of an item that gets no further attempt.
 func (d *Dispatcher) dead(f *failure) {
 	d.pending--
-	f.lane.stats.Dead++
+	f.count(&f.lane.stats.Dead)
 	d.logFailure(slog.LevelError, "delivery is dead", f)
 	f.lane.died(f.item, f.err)
 }

@@ -55,6 +55,9 @@ func (l *Lane) hasRoom() (rows int) {
 	if l.needsRoom() {
 		l.signal() // settled rows take room until they are written
 	}
+	if l.full && l.gathersTooMuch() {
+		l.letAllGo()
+	}
 	if l.full && !waits {
 		l.spill()
 	}
@@ -91,6 +94,7 @@ func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
 	for patient := true; ; {
 		l.dispatcher.mu.Lock()
 		l.pass()
+		l.letAllGo()
 		left := l.rows
 		if patient {
 			left += len(l.owed)

@@ -11,13 +11,16 @@ import (
 
 // Stats counts what was done for a sink.
 type Stats struct {
-	Sink      string
-	Delivered int64 // deliveries
-	Failed    int64 // attempts that failed temporarily
-	Dead      int64 // dead deliveries
-	PassedBy  int64 // notifications for which no condition of their routes to the sink holds
-	Pending   int   // unsettled deliveries in memory
-	InFlight  int   // of these, in flight
+	Sink        string
+	Delivered   int64 // deliveries
+	Failed      int64 // attempts that failed temporarily
+	Dead        int64 // dead deliveries
+	PassedBy    int64 // notifications for which no condition of their routes to the sink holds
+	Superseded  int64 // deliveries that were not made since a newer one of their group was
+	Collections int64 // deliveries of several notifications as one; Delivered counts each of these
+	Ungrouped   int64 // notifications that were not collected since they have no group
+	Pending     int   // unsettled deliveries in memory
+	InFlight    int   // of these, in flight
 	// Abandoned is the number of calls of the sink that did not return after their deadline.
 	// Each keeps a slot of the threshold.
 	Abandoned int
@@ -77,6 +80,9 @@ func (s *Stats) add(more *Stats) {
 	s.Failed += more.Failed
 	s.Dead += more.Dead
 	s.PassedBy += more.PassedBy
+	s.Superseded += more.Superseded
+	s.Collections += more.Collections
+	s.Ungrouped += more.Ungrouped
 }
 
 // Figures is the present state of a sink's deliveries.

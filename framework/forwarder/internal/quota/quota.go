@@ -159,6 +159,18 @@ func (b *Bounded) HeldKeys(ctx context.Context, lane store.Lane, halt bool, afte
 	return keys, err
 }
 
+// CloseCollections implements store.Deliveries.
+func (b *Bounded) CloseCollections(ctx context.Context, q store.CloseQuery) (closed store.Closed, err error) {
+	err = b.write(ctx, q.Lease.Lane.Sink, func() error { closed, err = b.store.CloseCollections(ctx, q); return err })
+	return closed, err
+}
+
+// Members implements store.Deliveries.
+func (b *Bounded) Members(ctx context.Context, sink string, collections []store.CollectionRef) (members []store.Parked, answered int, err error) {
+	err = within(ctx, func() error { members, answered, err = b.store.Members(ctx, sink, collections); return err }, b.reading)
+	return members, answered, err
+}
+
 // Checkpoint implements store.Deliveries.
 func (b *Bounded) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return b.write(ctx, c.Lease.Lane.Sink, func() error { return b.store.Checkpoint(ctx, c) })

@@ -84,7 +84,7 @@ func (s *Session) Work(stop, shutdown, db context.Context) error {
 	defer s.lane.Leave()
 	config := settle.Config{
 		Store: s.Store, Lane: s.lane, Lease: s.Lease, Leased: s.Leased, TTL: s.TTL,
-		Halt: s.Dispatcher.Settings().OnDead == settings.OnDeadHalt, Hooks: s.Hooks, Observer: s.Observer,
+		Collect: s.Dispatcher.Collect(), Halt: s.Dispatcher.Settings().OnDead == settings.OnDeadHalt, Hooks: s.Hooks, Observer: s.Observer,
 		Revised: s.Revised, Prompt: s.Prompt, Logger: s.log,
 	}
 	checkpointer, closeLedger, err := s.checkpointer(stop, config)

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	// Leased is when the lease was requested.
 	Leased time.Time
 	TTL    time.Duration
+	// Collect says how deliveries are collected.
+	Collect settings.Collect
 	// Halt means that dead deliveries hold back their key.
 	Halt     bool
 	Hooks    policy.Hooks
@@ -73,6 +76,7 @@ type Checkpointer struct {
 	many       int           // how many of them to query at once
 	nextDue    time.Time     // when to query for due deliveries; zero: never
 	comparison comparison
+	closeAt    time.Time     // when to look for collections that are due; zero: never
 	asking     *pace.Trouble // with reading the parked table
 	askAt      time.Time     // not to be queried before
 
@@ -99,6 +103,7 @@ func New(c Config) *Checkpointer {
 		written:    c.Leased,
 		hookSize:   maxHooked,
 		nextDue:    time.Now(),
+		closeAt:    time.Now(),
 		many:       firstAsked,
 		comparison: comparison{ended: c.Leased},
 	}
@@ -236,6 +241,9 @@ func (c *Checkpointer) untilNext() time.Duration {
 	ask := c.comparison.next()
 	if !c.nextDue.IsZero() && c.nextDue.Before(ask) && c.room.Due > 0 {
 		ask = c.nextDue
+	}
+	if !c.closeAt.IsZero() && c.closeAt.Before(ask) && c.room.Due > 0 {
+		ask = c.closeAt
 	}
 	if c.asks() {
 		ask = time.Now()

@@ -77,10 +77,9 @@ func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, call hookCall
 
 // sorted groups settlements by their outcome.
 func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked, dead []event.Parked) {
-	for i := range settled {
-		s := &settled[i]
+	for s := range each(settled) {
 		switch {
-		case s.HeldBack:
+		case s.HeldBack || s.IsMember():
 		case s.Delivered:
 			delivered = append(delivered, policy.Delivered{Delivery: s.Delivery(), Receipt: s.Receipt})
 		case s.Parked == nil:

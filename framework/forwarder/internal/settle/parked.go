@@ -110,14 +110,17 @@ func (c *Checkpointer) Restore(ctx context.Context) error {
 func (c *Checkpointer) bringBack(ctx context.Context) {
 	now := time.Now()
 	isDue := !c.nextDue.IsZero() && !c.nextDue.After(now) && c.room.Due > 0
-	if now.Before(c.askAt) || !isDue && !c.asks() && now.Before(c.comparison.next()) {
+	if now.Before(c.askAt) || !isDue && !c.asks() && !c.closes(now) && now.Before(c.comparison.next()) {
 		return
 	}
 	// Waiting for an answer must not cost the lease.
 	ctx, cancel := context.WithTimeout(ctx, c.TTL/2)
 	defer cancel()
 	defer c.suspendSilent(ctx)()
-	err := c.due(ctx)
+	err := c.close(ctx)
+	if err == nil {
+		err = c.due(ctx)
+	}
 	if err == nil {
 		err = c.followers(ctx)
 	}
@@ -150,9 +153,18 @@ func (c *Checkpointer) due(ctx context.Context) error {
 		return err
 	}
 	named.StampParked(c.Lease.Lane.Database, due)
-	taken := c.Lane.ResumeDue(due)
+	single, collections := apart(due)
+	taken := c.Lane.ResumeDue(single)
+	resumed, all, err := c.resumeCollections(ctx, collections)
+	if err != nil {
+		c.dueAt(now)
+		return err
+	}
+	taken += resumed
 	c.room.Due -= taken
 	switch {
+	case all && taken < len(single)+len(collections) && len(collections) > 0: // others of their groups are worked on
+		c.dueAt(now.Add(closePause))
 	case taken > 0:
 		c.dueAt(now) // there may be more
 	case !next.IsZero() && !next.After(now): // one whose key is held meanwhile

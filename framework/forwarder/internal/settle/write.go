@@ -157,8 +157,17 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 	}
 	receipts, now := c.Store.KeepsReceipts(), time.Now()
 	for i := range settled {
-		s := &settled[i]
+		if ended, ok := settled[i].Collected(); ok {
+			k.Collected = append(k.Collected, ended)
+		}
+	}
+	for s := range each(settled) {
 		switch {
+		case s.IsMember():
+			k.Collect = append(k.Collect, *s.Parked)
+			if !s.FromLog() {
+				k.Unpark = append(k.Unpark, store.RefOf(s.Delivery().Envelope))
+			}
 		case s.Parked != nil && s.Again():
 			k.Hooked = append(k.Hooked, *s.Parked)
 		case s.Parked != nil:
@@ -166,13 +175,18 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 		case !s.FromLog():
 			k.Unpark = append(k.Unpark, store.RefOf(s.Delivery().Envelope))
 		}
-		if receipts && s.Delivered && s.Parked == nil {
-			k.Receipts = append(k.Receipts, store.Receipt{
-				Offset: s.Delivery().Offset, ID: s.Delivery().ID, Attempt: s.Delivery().Attempt, DeliveredAt: now,
-				Receipt: notification.Receipt(store.CutText(string(s.Receipt), maxReceipt)),
-			})
+		if !receipts || s.Parked != nil || !s.Delivered && s.Superseded == "" {
+			continue
 		}
+		receipt := notification.Receipt(store.CutText(string(s.Receipt), maxReceipt))
+		if s.Superseded != "" {
+			receipt = notification.SupersededBy(s.Superseded)
+		}
+		k.Receipts = append(k.Receipts, store.Receipt{
+			Offset: s.Delivery().Offset, ID: s.Delivery().ID, Attempt: s.Delivery().Attempt, DeliveredAt: now, Receipt: receipt,
+		})
 	}
+	k.CollectTerms = store.CollectTerms{Wait: c.Collect.Wait, MaxWait: c.Collect.MaxWait, Size: c.Collect.Size}
 	k.InTx = runHooks(c.Hooks, settled, c.TTL/3)
 	return k
 }
@@ -195,6 +209,9 @@ func (c *Checkpointer) wrote(n int) {
 		}
 		if s.Ask {
 			c.ask.add(s.Delivery().Key)
+		}
+		if _, ended := s.Collected(); ended || s.IsMember() {
+			c.closeBy(time.Now().Add(closePause))
 		}
 	}
 	c.linger()
@@ -289,8 +306,8 @@ func (c *Checkpointer) observe(settled []dispatch.Settlement) {
 		return
 	}
 	c.Observer.Observe(&event.Checkpoint{Lane: c.Lease.Lane, Settled: len(settled), Began: c.renewed, Duration: c.took})
-	for i := range settled {
-		if s := &settled[i]; s.Parked != nil && !s.Again() && s.Parked.State != store.StateSettling {
+	for s := range each(settled) {
+		if s.Parked != nil && !s.Again() && s.Parked.State != store.StateSettling && !s.IsMember() {
 			p := parkedOf(s)
 			c.Observer.Observe(&p)
 		}

@@ -17,7 +17,7 @@ import (
 const chunkRows = 1000
 
 func parkedSize(p *store.Parked) int {
-	return store.Size(&p.Envelope) + len(p.LastError) + len(p.Receipt) + len(p.HookError)
+	return store.Size(&p.Envelope) + len(p.LastError) + len(p.Receipt) + len(p.HookError) + len(p.Group)
 }
 
 func receiptSize(r *store.Receipt) int { return len(r.ID) + len(r.Receipt) + rowBytes }
@@ -97,9 +97,9 @@ func stepOf(c *store.Checkpoint) failpoint.Step {
 	switch {
 	case c.InTx != nil || len(c.Hooked) > 0:
 		return failpoint.Hook
-	case len(c.Park) > 0:
+	case len(c.Park) > 0 || len(c.Collect) > 0:
 		return failpoint.Park
-	case len(c.Unpark) > 0:
+	case len(c.Unpark) > 0 || len(c.Collected) > 0:
 		return failpoint.Resume
 	case c.Position != nil || len(c.Receipts) > 0:
 		return failpoint.Checkpoint
@@ -115,6 +115,9 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 	}
 	if err := t.park(ctx, tx, sink, c.Park); err != nil {
 		return fmt.Errorf("park: %w", err)
+	}
+	if err := t.collect(ctx, tx, sink, c); err != nil {
+		return fmt.Errorf("collect: %w", err)
 	}
 	if err := t.hooked(ctx, tx, sink, c.Hooked); err != nil {
 		return fmt.Errorf("write the results of hooks: %w", err)
@@ -203,6 +206,11 @@ func (r *Runner) Unpark(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 }
 
 func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
+	return t.insertParked(ctx, tx, sink, parked, t.run.Dialect.OnConflict(parkedKey,
+		[]string{"state", "attempt", "due_at", "last_error", "receipt", "hook_error", "hook_failures", "updated_at"}, Condition{"state", string(store.StateBlocked)}))
+}
+
+func (t *Tables) insertParked(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked, onConflict string) error {
 	for chunk := range store.Chunks(parked, chunkRows, t.run.Dialect.Limits().Bytes, parkedSize) {
 		values := make([]Expr, len(chunk))
 		for i := range chunk {
@@ -211,9 +219,8 @@ func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []sto
 				return err
 			}
 		}
-		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, updated_at) VALUES ?`+
-			t.run.Dialect.OnConflict(parkedKey, []string{"state", "attempt", "due_at", "last_error", "receipt", "hook_error", "hook_failures", "updated_at"}, Condition{"state", string(store.StateBlocked)}),
-			Join(", ", values))
+		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, collect_group, collection, updated_at) VALUES ?`+
+			onConflict, Join(", ", values))
 		if err != nil {
 			return err
 		}
@@ -261,7 +268,7 @@ func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
 	}
 	d := t.run.Dialect
 	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.BindTime(notification.ClampTime(e.OccurredOn)), d.BindTime(e.DeliverAt), metadata, d.BindPayload(e.Payload),
-		string(p.State), p.Attempt, d.BindTime(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.BindTime(first), SQL(`{now}`)), nil
+		string(p.State), p.Attempt, d.BindTime(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.BindTime(first), p.Group, p.Collection, SQL(`{now}`)), nil
 }
 
 func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts []store.Receipt) error {

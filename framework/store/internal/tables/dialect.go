@@ -70,6 +70,9 @@ type Syntax interface {
 	// columns of those rows get the new values, unless the condition holds. Without columns,
 	// existing rows stay unchanged.
 	OnConflict(key, columns []string, unless Condition) string
+	// Merge returns the end of an INSERT of rows, some of whose keys may exist already: set assigns to columns
+	// of those rows, in order, with new.column and old.column for the values of the new and the existing row.
+	Merge(table string, key []string, set Expr) Expr
 	// NewRow returns the end of an INSERT of one row whose key may exist already. If it does,
 	// either nothing is written, or the statement fails with an error for which Exists is true.
 	NewRow(key []string) string
@@ -254,6 +257,12 @@ func (Standard) OnConflict(key, columns []string, unless Condition) string {
 		clause += ` WHERE EXCLUDED.` + unless.Column + ` <> '` + unless.Value + `'`
 	}
 	return clause
+}
+
+// Merge returns the syntax that PostgreSQL and SQLite share.
+func (Standard) Merge(table string, key []string, set Expr) Expr {
+	set.Text = strings.NewReplacer(`new.`, `EXCLUDED.`, `old.`, `{`+table+`}.`).Replace(set.Text)
+	return SQL(` ON CONFLICT (`+strings.Join(key, `, `)+`) DO UPDATE SET ?`, set)
 }
 
 // NewRow leaves an existing row unchanged.

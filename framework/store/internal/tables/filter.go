@@ -12,7 +12,7 @@ import (
 // Matches is the condition of a filter on parked deliveries, called p.
 func (r *Runner) Matches(f store.ParkedFilter) Expr {
 	where := SQL(`true`)
-	for _, c := range []struct{ column, want string }{{`p.sink`, f.Sink}, {`p.id`, f.ID}, {`p."key"`, f.Key}} {
+	for _, c := range []struct{ column, want string }{{`p.sink`, f.Sink}, {`p.id`, f.ID}, {`p."key"`, f.Key}, {`p.collect_group`, f.Group}} {
 		if c.want != "" {
 			where.And(c.column+` = ?`, c.want)
 		}
@@ -32,6 +32,9 @@ func (r *Runner) Matches(f store.ParkedFilter) Expr {
 	}
 	if f.Key != "" && hold(f.States) {
 		where.And(`p."key" <> '' AND p.` + keyed) // the index's own condition, which SQLite requires
+	}
+	if f.Group != "" {
+		where.And(`p.collect_group <> ''`) // the same
 	}
 	if f.Heads {
 		// Not one subquery for each row: a key may have any number of rows.
@@ -59,7 +62,7 @@ func (r *Runner) Matches(f store.ParkedFilter) Expr {
 // hold reports whether a filter selects only states of the index of keys.
 func hold(states []store.State) bool {
 	for _, s := range states {
-		if s != store.StateRetrying && s != store.StateBlocked && s != store.StateDead {
+		if s != store.StateRetrying && s != store.StateBlocked && s != store.StateDead && s != store.StateQuiet {
 			return false
 		}
 	}

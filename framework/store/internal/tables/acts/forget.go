@@ -63,5 +63,6 @@ func (t *Acts) forget(ctx context.Context, tx *sql.Tx, sink string, at tables.Be
 			return traces, err
 		}
 	}
-	return traces, nil
+	_, err := t.run.Exec(ctx, tx, `DELETE FROM {collections} WHERE sink = ?`, sink)
+	return traces, err
 }

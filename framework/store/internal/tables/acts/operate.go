@@ -118,14 +118,16 @@ type chosen struct {
 	key    string
 	dead   bool
 	behind bool // an earlier one of its key is retrying or blocked
+
+	collection store.CollectionRef // its closed collection, if it is in one
 }
 
-// batch selects the deliveries of a batch, lets change change them, and counts them.
-func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
+// batch selects the deliveries of a batch that fulfil a condition, lets change change them, and counts them.
+func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, condition string, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
 	sinks := []string{b.Filter.Sink}
 	err := t.operate(ctx, step, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
-		batch, err := t.choose(ctx, tx, b)
+		batch, err := t.choose(ctx, tx, b, condition)
 		if err != nil {
 			return nil, err
 		}
@@ -141,21 +143,27 @@ func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBat
 	return result, err
 }
 
-func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) ([]chosen, error) {
+func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch, condition string) ([]chosen, error) {
 	where := t.run.Matches(b.Filter)
+	where.And(condition)
 	where.And(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
 	return tables.List(ctx, t.run, tx, func(rows *sql.Rows, c *chosen) error {
-		return rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind)
+		return rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind, &c.collection.Group, &c.collection.Number)
 	}, `SELECT "offset", id, "key", state = 'dead', "key" <> '' AND EXISTS (
-			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`)
+			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`), collect_group, collection
 		FROM {parked} p WHERE ? ORDER BY "offset", id {limit} ? {whole parked}`, where, b.Limit)
 }
 
 // Requeue makes deliveries due; see store.Operator.
 func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	b.Filter.States = requeueable(b.Filter.States)
-	result, err := t.batch(ctx, failpoint.Requeue, b, func(tx *sql.Tx, batch []chosen) error {
+	// Of a collection that is not dead, the first member is enough.
+	result, err := t.batch(ctx, failpoint.Requeue, b, `(p.state <> 'collecting' OR p.due_at IS NOT NULL)`, func(tx *sql.Tx, batch []chosen) error {
+		batch, collected := apart(batch)
 		due, wait := inOrder(batch)
+		if err := t.setState(ctx, tx, b.Filter.Sink, collected, store.StateCollecting, tables.SQL(onceNow)); err != nil {
+			return err
+		}
 		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, tables.SQL(`NULL`)); err != nil {
 			return err
 		}
@@ -167,14 +175,28 @@ func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBa
 	return result, nil
 }
 
-// requeueable returns the states of a filter that Requeue accepts: dead and retrying.
+// apart returns the members of collections apart from the others. They come back as they were collected, and
+// so does a collection that is tried again.
+func apart(batch []chosen) (others []chosen, collected []store.Ref) {
+	for _, c := range batch {
+		if c.collection.Number != "" {
+			collected = append(collected, c.Ref)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return others, collected
+}
+
+// requeueable returns the states of a filter that Requeue accepts.
 func requeueable(states []store.State) []store.State {
+	accepted := []store.State{store.StateDead, store.StateRetrying, store.StateCollecting}
 	if len(states) == 0 {
-		return []store.State{store.StateDead, store.StateRetrying}
+		return accepted
 	}
 	var left []store.State
 	for _, s := range states {
-		if s == store.StateDead || s == store.StateRetrying {
+		if slices.Contains(accepted, s) {
 			left = append(left, s)
 		}
 	}
@@ -219,17 +241,43 @@ func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 
 // Discard deletes deliveries; see store.Operator.
 func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	result, err := t.batch(ctx, failpoint.Discard, b, func(tx *sql.Tx, batch []chosen) error {
+	result, err := t.batch(ctx, failpoint.Discard, b, `true`, func(tx *sql.Tx, batch []chosen) error {
 		refs := make([]store.Ref, len(batch))
 		for i, c := range batch {
 			refs[i] = c.Ref
 		}
-		return t.run.Unpark(ctx, tx, b.Filter.Sink, refs)
+		if err := t.run.Unpark(ctx, tx, b.Filter.Sink, refs); err != nil {
+			return err
+		}
+		return t.remain(ctx, tx, b.Filter.Sink, batch)
 	})
 	if err != nil {
 		return result, t.run.Failed(err, "discard parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
+}
+
+// remain makes the closed collections due from which members were discarded, perhaps the first one, and ends
+// those of which nothing is left.
+func (t *Acts) remain(ctx context.Context, tx *sql.Tx, sink string, discarded []chosen) error {
+	touched := make(map[store.CollectionRef]bool)
+	for _, c := range discarded {
+		if c.collection.Number == "" || touched[c.collection] {
+			continue
+		}
+		touched[c.collection] = true
+		left, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, updated_at = {now} WHERE sink = ? AND collect_group = ? AND collect_group <> '' AND collection = ? AND state = 'collecting'`,
+			tables.SQL(onceNow), sink, c.collection.Group, c.collection.Number)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			if err := t.run.EndCollections(ctx, tx, sink, []store.CollectionRef{c.collection}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Pause stops or resumes deliveries to a sink; see store.Operator.

@@ -35,7 +35,7 @@ func (t *Looks) ParkedFigures(ctx context.Context) (all []store.ParkedFigures, e
 }
 
 // storedStates are the states that are written.
-var storedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
+var storedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling, store.StateQuiet, store.StateCollecting}
 
 // Rows of a ParkedFiguresQuery other than those of the states.
 const (

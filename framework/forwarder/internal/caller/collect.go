@@ -1,0 +1,129 @@
+package caller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Groups says how the deliveries of a sink are collected.
+type Groups struct {
+	// By is the name of a delivery's group; nil: its key.
+	By *route.Text
+	// Newest means that a collection is delivered as its last member.
+	Newest bool
+	// Collector delivers collections as one. If it is nil, their members are delivered one after the other.
+	Collector sinks.Collector
+}
+
+// maxGroup is the length of the longest name of a group, in bytes.
+const maxGroup = 1024
+
+// Group returns the group of a delivery that is for the sink; "" if it goes alone: it has none, or the sink's
+// expressions fail for it.
+func (c *Caller) Group(e *notification.Envelope) string {
+	if !c.Path.Plain() {
+		if _, err := c.Path.Admits(context.Background(), e); err != nil {
+			return ""
+		}
+	}
+	group := e.Key
+	if c.Groups.By != nil {
+		var err error
+		if group, err = c.Path.Value(context.Background(), c.Groups.By, e); err != nil {
+			return ""
+		}
+	}
+	if len(group) > maxGroup || !utf8.ValidString(group) || strings.ContainsRune(group, 0) {
+		return ""
+	}
+	return group
+}
+
+// GroupsOf returns the groups of a page's rows; nil if nothing is collected. It has no group for those that pass by.
+func (c *Caller) GroupsOf(page store.Page, passesBy []bool) []string {
+	if c.Groups == nil {
+		return nil
+	}
+	groups := make([]string, len(page.Envelopes))
+	for i := range page.Envelopes {
+		if passesBy == nil || !passesBy[i] {
+			groups[i] = c.Group(&page.Envelopes[i])
+		}
+	}
+	return groups
+}
+
+// errNotShaped marks the error of a member that was never handed to the sink.
+var errNotShaped = errors.New("not delivered with its collection")
+
+// IsOfMember reports whether an error of a result of Collect is about that member alone.
+func IsOfMember(err error) bool { return errors.Is(err, errNotShaped) || errors.Is(err, ErrPassesBy) }
+
+// Collect makes one delivery of a collection, and returns a result for each member. Those for which
+// IsOfMember holds were not a part of it; all others have the same result.
+func (c *Caller) Collect(ctx context.Context, all sinks.Collection, seen Seen) (given []sinks.Result) {
+	given = make([]sinks.Result, len(all.Members))
+	members := all.Members
+	var places []int
+	all.Members = nil
+	for i, d := range members {
+		e, err := c.Path.Shape(ctx, d.Envelope)
+		switch {
+		case ctx.Err() != nil:
+			return sinks.Failed(members, ctx.Err())
+		case errors.Is(err, route.ErrNewerVersion):
+			return sinks.Failed(members, sinks.Unknown(err))
+		case err != nil:
+			given[i].Err = sinks.Invalid(fmt.Errorf("%w: %w", errNotShaped, err))
+		case e == nil:
+			given[i].Err = ErrPassesBy
+		default:
+			changed := *d
+			changed.Envelope = e
+			all.Members, places = append(all.Members, &changed), append(places, i)
+		}
+	}
+	if len(places) == 0 {
+		return given
+	}
+	result := c.handCollection(ctx, &all, seen)
+	result.Err = sinks.CutAnswer(result.Err, c.AnswerBytes)
+	for _, i := range places {
+		given[i] = result
+	}
+	return given
+}
+
+// handCollection calls the sink.
+func (c *Caller) handCollection(ctx context.Context, all *sinks.Collection, seen Seen) (result sinks.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			result = sinks.Result{Err: fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack())}
+		}
+	}()
+	if err := c.Open(ctx); err != nil {
+		return sinks.Result{Err: sinks.Unavailable(err)}
+	}
+	if c.Groups != nil && c.Groups.Collector != nil && !c.Groups.Newest {
+		if seen != nil {
+			all.Members = seen(all.Members)
+		}
+		result.Receipt, result.Err = c.Groups.Collector.DeliverCollection(ctx, all)
+		return result
+	}
+	for i := range all.Members {
+		if result = c.hand(ctx, c.Batcher, all.Members[i:i+1], nil, seen)[0]; result.Err != nil {
+			return result
+		}
+	}
+	return result
+}
