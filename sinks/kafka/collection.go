@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,45 +79,4 @@ func arrayOf(c *sinks.Collection) *notification.Envelope {
 		ID: c.ID, Key: c.Group, OccurredOn: c.Members[len(c.Members)-1].OccurredOn, Payload: payload,
 		Metadata: notification.Metadata{notification.MetadataContentType: "application/json"},
 	}
-}
-
-// Collection converts a record that the sink wrote with [CollectionArray] back to the collection, in
-// which every attempt is 1. Its error is like that of [Envelope]. A record can come more than once, so
-// a consumer must remember the ids of collections.
-func Collection(r Record) (*sinks.Collection, error) {
-	c, err := collectionOf(r)
-	if err != nil {
-		return nil, sinks.Permanent(fmt.Errorf("%w: %w", ErrRecord, err))
-	}
-	return c, nil
-}
-
-func collectionOf(r Record) (*sinks.Collection, error) {
-	c := &sinks.Collection{Group: string(r.Key), Attempt: 1}
-	for _, h := range r.Headers {
-		switch h.Key {
-		case HeaderID:
-			c.ID = string(h.Value)
-		case HeaderType:
-			return nil, fmt.Errorf("it is that of one notification, with the type %s", h.Value)
-		}
-	}
-	if c.ID == "" {
-		return nil, fmt.Errorf("%w: header %s is missing", ErrForeign, HeaderID)
-	}
-	var items []envelope.Message
-	if err := json.Unmarshal(r.Value, &items); err != nil {
-		return nil, err
-	}
-	if len(items) == 0 {
-		return nil, errors.New("its array is empty")
-	}
-	for i := range items {
-		e, err := items[i].Envelope()
-		if err != nil {
-			return nil, fmt.Errorf("item %d: %w", i, err)
-		}
-		c.Members = append(c.Members, &notification.Delivery{Envelope: e, Attempt: 1})
-	}
-	return c, nil
 }

@@ -43,8 +43,7 @@
 // call. With collection: array they are one record. Its key is the group, its timestamp that of the last
 // notification, and its value a JSON array of whole notifications, with the members of an http sink's
 // envelope: id, type, version, key, occurred_on, metadata, and payload or payload_base64. Its headers are
-// id (the collection's), occurred-on, content-type and _watermill_message_uuid. [Collection] converts it
-// back.
+// id (the collection's), occurred-on, content-type and _watermill_message_uuid.
 //
 // # The topic
 //
