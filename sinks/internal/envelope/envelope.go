@@ -62,8 +62,8 @@ func AppendText(b []byte, value string) []byte {
 	return append(b, text...)
 }
 
-// AppendArray appends the array of the first n deliveries, of which one appends each. n is the
-// number for which the array has at most limit bytes, at least 1; with a limit of 0 it is that of all.
+// AppendArray appends the array of the first n deliveries; one appends a delivery. n is the number
+// for which the array has at most limit bytes, at least 1; with a limit of 0 it is that of all.
 func AppendArray(b []byte, batch []*notification.Delivery, limit int, one func([]byte, *notification.Delivery) []byte) (_ []byte, n int) {
 	start := len(b)
 	b = append(b, '[')
