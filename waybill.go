@@ -121,9 +121,9 @@ type opened struct {
 type declared struct {
 	Sink
 	handlers []function.Handler
-	handled  []func(*registry.Registry) (string, error) // return the type names of the handlers
-	patterns []string                                   // routed to the sink, unless a rule of Route has the same pattern and sink
-	inTx     bool                                       // the handlers come from HandleTx
+	handled  []func(*registry.Registry) ([]string, error) // return the type names of the handlers
+	patterns []string                                     // routed to the sink, unless a rule of Route has the same pattern and sink
+	inTx     bool                                         // the handlers come from HandleTx
 }
 
 // Postgres returns the outbox of a PostgreSQL database. The application keeps and closes db,
@@ -191,6 +191,14 @@ func Handle[T any](o *Outbox, sink string, handle func(ctx context.Context, n T)
 	return handler[T](o, sink, function.On(handle), false)
 }
 
+// HandleMany declares a function that handles several notifications of type T at once, such as all
+// comments that go into one digest. The sink's setting collect says which notifications come
+// together, and when; without it, each comes alone. If T is an interface, the function handles all
+// registered types that implement it, which are all routed to the sink; see [function.OnMany].
+func HandleMany[T any](o *Outbox, sink string, handle func(ctx context.Context, all []T) error) *Sink {
+	return handler[T](o, sink, function.OnMany(handle), false)
+}
+
 // HandleTx is [Handle] for a function whose effects happen once, even where a delivery is
 // repeated: what it writes and publishes in tx commits together with the notification's id
 // in the inbox; see [inbox.HandleTx].
@@ -207,7 +215,7 @@ func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink
 		o.note(fmt.Errorf("sink %q has handlers from both Handle and HandleTx: use two names", sink))
 	}
 	d.handlers, d.inTx = append(d.handlers, h), inTx
-	d.handled = append(d.handled, registry.NameOf[T])
+	d.handled = append(d.handled, registry.NamesOf[T])
 	return &d.Sink
 }
 
@@ -343,13 +351,13 @@ func (o *Outbox) routeHandlers() error {
 			continue
 		}
 		d.patterns = nil
-		for _, nameOf := range d.handled {
-			name, err := nameOf(o.types)
+		for _, namesOf := range d.handled {
+			names, err := namesOf(o.types)
 			if err != nil {
 				mistakes = append(mistakes, fmt.Errorf("sink %q: %w", sink, err))
 				continue
 			}
-			d.patterns = append(d.patterns, name)
+			d.patterns = append(d.patterns, names...)
 		}
 	}
 	return errors.Join(mistakes...)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,6 +183,51 @@ func TestHandlersOfSeveralTypesShareASinkAndComeBeforeTheTypes(t *testing.T) {
 		}))
 		require.NoError(t, o.Run(ctx))
 		require.Equal(t, []string{"placed o-1", "shipped o-1"}, h.list)
+	})
+}
+
+// ofAnOrder is implemented by orderPlaced and shipped.
+type ofAnOrder interface{ about() string }
+
+func (p orderPlaced) about() string { return "placed " + p.Order }
+func (s shipped) about() string     { return "shipped " + s.Order }
+
+func TestAHandlerOfManyGetsACollection(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var h happened
+		digest := waybill.HandleMany(o, "digest", func(_ context.Context, all []ofAnOrder) error {
+			var texts []string
+			for _, one := range all {
+				texts = append(texts, one.about())
+			}
+			h.add("%s", strings.Join(texts, ", "))
+			stop()
+			return nil
+		})
+		digest.Collect.By, digest.Collect.Wait, digest.Collect.Size = "payload.Order", time.Hour, 3
+		waybill.Register[orderPlaced](o, "order.placed")
+		waybill.Register[paymentDue](o, "payment.due")
+		waybill.Register[shipped](o, "order.shipped")
+		require.NoError(t, o.Migrate(ctx))
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return o.Publish(ctx, tx, orderPlaced{Order: "o-1"}, orderPlaced{Order: "o-2"}, paymentDue{"o-1"}, shipped{"o-1"}, shipped{"o-1"})
+		}))
+		require.NoError(t, o.Run(ctx))
+		require.Equal(t, []string{"placed o-1, shipped o-1, shipped o-1"}, h.list)
+	})
+}
+
+func TestASinkOfHandlersForOneDoesNotCollectAll(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		waybill.Register[shipped](o, "order.shipped")
+		mails := waybill.Handle(o, "mails", func(context.Context, shipped) error { return nil })
+		mails.Collect.By, mails.Collect.Wait = "payload.Order", time.Minute
+		require.NoError(t, o.Migrate(t.Context()))
+		require.ErrorContains(t, o.Open(t.Context()), "cannot deliver several notifications as one")
 	})
 }
 

@@ -197,6 +197,27 @@ func NameOf[T any](r *Registry) (string, error) {
 	return d.name, nil
 }
 
+// NamesOf returns the registered names of T in alphabetical order: one, or, if T is an interface, that
+// of each registered type which implements it. It fails with ErrUnregistered if there is none.
+func NamesOf[T any](r *Registry) ([]string, error) {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Interface {
+		name, err := NameOf[T](r)
+		return []string{name}, err
+	}
+	var names []string
+	for registered, d := range r.catalogue().byType {
+		if registered == d.goType && registered.Implements(t) {
+			names = append(names, d.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: no registered type implements %s", ErrUnregistered, t)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 // Lookup returns the type with this name or alias.
 func (r *Registry) Lookup(name string) (Info, bool) {
 	d, known := r.catalogue().byName[name]

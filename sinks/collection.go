@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/waybill-go/waybill/framework/notification"
 )
@@ -36,4 +37,37 @@ type Collector interface {
 
 	// DeliverCollection makes one delivery of all members.
 	DeliverCollection(ctx context.Context, c *Collection) (notification.Receipt, error)
+}
+
+// Common returns what of returns for the members of a collection, for a setting that has one value
+// for each delivery, such as a URL that comes from data. All members must have the same, because a
+// collection goes to one place. Otherwise, or if of fails, nothing can be sent: the error is
+// [Invalid], and with different values it wraps a [*DifferError].
+func Common[T comparable](c *Collection, setting string, of func(*notification.Delivery) (T, error)) (common T, err error) {
+	for i, d := range c.Members {
+		value, err := of(d)
+		switch {
+		case err != nil:
+			return common, Invalid(err)
+		case i == 0:
+			common = value
+		case value != common:
+			return common, Invalid(&DifferError{setting, c.Members[0].ID, d.ID})
+		}
+	}
+	return common, nil
+}
+
+// DifferError means that two members of a collection have different values for a setting of which
+// a delivery has one. It does not quote them, because they may be secret.
+type DifferError struct {
+	// Setting is the setting or the template.
+	Setting string
+	// One and Other are the ids of two members.
+	One, Other string
+}
+
+func (e *DifferError) Error() string {
+	return fmt.Sprintf("%s: differs between %s and %s of a collection, which is one delivery; what it depends on must be part of by, in collect",
+		e.Setting, e.One, e.Other)
 }

@@ -58,14 +58,23 @@ func (c *Composer) Types() []string { return c.templates.types() }
 
 // compose makes the mail of one envelope.
 func (c *Composer) compose(e *notification.Envelope) (*mailserver.Message, error) {
-	l, err := c.write(e, "")
+	d, err := c.draft(e)
+	if err != nil {
+		return nil, err
+	}
+	return c.send(d)
+}
+
+// send makes the mail of a draft, which must have a recipient.
+func (c *Composer) send(d *draft) (*mailserver.Message, error) {
+	l, err := c.write(d, "")
 	if err != nil {
 		return nil, err
 	}
 	if len(l.to) == 0 {
-		return nil, fmt.Errorf("%w: %s gave no recipient", ErrAddress, path.Join(e.Type, toFile))
+		return nil, fmt.Errorf("%w: %s gave no recipient", ErrAddress, path.Join(d.head.Type, toFile))
 	}
-	return c.finish(e, l)
+	return c.finish(d.head, l)
 }
 
 // NewestVersion returns the newest version of a type's payload that mails can be made of; 1 if neither the
@@ -81,11 +90,6 @@ func (c *Composer) NewestVersion(typ string) int {
 	return 1
 }
 
-// folderFor returns the folder with the templates for an envelope.
-func (c *Composer) folderFor(e *notification.Envelope) folder {
-	return c.templates.folder(c.folderOf(e.Type), e.Version)
-}
-
 // folderOf returns the folder of a type's templates: that of the type, or that of its current name
 // if the type is an alias.
 func (c *Composer) folderOf(typ string) string {
@@ -98,21 +102,31 @@ func (c *Composer) folderOf(typ string) string {
 	return typ
 }
 
-// write makes the letter of one envelope. A locale other than "" replaces the result of the type's
-// locale template.
-func (c *Composer) write(e *notification.Envelope, locale string) (*letter, error) {
-	own := c.folderFor(e)
+// draft is what the templates make a mail of.
+type draft struct {
+	// head has the id, the type and the times of the mail.
+	head *notification.Envelope
+	own  folder
+	data *Data
+}
+
+// draft returns the draft of one envelope.
+func (c *Composer) draft(e *notification.Envelope) (*draft, error) {
+	own := c.templates.folder(c.folderOf(e.Type), e.Version)
 	read, err := c.readable(own, e)
 	if err != nil {
 		return nil, err
 	}
 	data, err := newData(read)
+	return &draft{e, own, data}, err
+}
+
+// write makes the letter of a draft. A locale other than "" replaces the result of the type's
+// locale template.
+func (c *Composer) write(d *draft, locale string) (*letter, error) {
+	l, err := c.templates.render(d.own, d.data, locale)
 	if err != nil {
-		return nil, err
-	}
-	l, err := c.templates.render(own, data, locale)
-	if err != nil {
-		return nil, c.explain(own, data, err)
+		return nil, c.explain(d.own, d.data, err)
 	}
 	if len(l.replyTo) == 0 {
 		l.replyTo = c.replyTo

@@ -48,6 +48,18 @@ func TestConformance(t *testing.T) {
 			}
 			return es
 		},
+		Collected: func(t *testing.T) (all []sinktest.Collected) {
+			for _, m := range server.Messages() {
+				text, err := m.Text()
+				require.NoError(t, err)
+				c := sinktest.Collected{ID: m.Header.Get("Waybill-Id"), Raw: m.Raw}
+				for _, id := range strings.Fields(text) {
+					c.Members = append(c.Members, notification.Envelope{ID: id})
+				}
+				all = append(all, c)
+			}
+			return all
+		},
 		Delivery: func(n int) *notification.Delivery { return to(n, "jane@example.org") },
 		Refused:  func(n int) *notification.Delivery { return to(n, "nobody@example.org") },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
@@ -64,10 +76,17 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// digest lists what is in a mail.
+var digest = folder("customer.signed-up", map[string]string{
+	"to.tmpl":      "{{.Payload.email}}",
+	"subject.tmpl": "{{.Count}} new:{{range .Items}} {{.Payload.name}}{{end}}",
+	"text.tmpl":    "{{range .Items}}{{.ID}}\n{{end}}",
+})
+
 func unopened(t *testing.T, url string) sinks.Sink {
 	t.Helper()
 	sink, err := email.New(sinks.Instance{Name: "mail"}, email.Config{
-		SMTP: url, From: "shop@example.com", FS: signedUp, Timeout: 30 * time.Second,
+		SMTP: url, From: "shop@example.com", FS: digest, Timeout: 30 * time.Second,
 	})
 	require.NoError(t, err)
 	return sink

@@ -26,10 +26,32 @@ type Data struct {
 	// is an error; for an optional one write {{with index .Payload "nickname"}}. Numbers are
 	// json.Number and print unchanged; the functions int and float make them comparable. A
 	// null prints nothing and is false.
+	//
+	// A collection has no payload, key and metadata, but its Items do. Its ID is that of the
+	// collection, and Type and Version are those of its items if all have the same type.
 	Payload any
+	// Items are the notifications in the mail, oldest first: those of a collection, or only this
+	// one. Items of an item are empty.
+	Items []*Data
+	// Count is the number of items in the mail, and Group the group of the collection; "" if the
+	// mail is not for a collection. Items have them, too.
+	Count int
+	Group string
 }
 
+// newData returns the data of a mail for one notification.
 func newData(e *notification.Envelope) (*Data, error) {
+	item, err := newItem(e)
+	if err != nil {
+		return nil, err
+	}
+	item.Count = 1
+	data := *item
+	data.Items = []*Data{item}
+	return &data, nil
+}
+
+func newItem(e *notification.Envelope) (*Data, error) {
 	payload, err := decodePayload(e.Payload)
 	if err != nil {
 		return nil, err
@@ -43,6 +65,16 @@ func newData(e *notification.Envelope) (*Data, error) {
 		Metadata:   e.Metadata,
 		Payload:    payload,
 	}, nil
+}
+
+// newest returns the last of the items.
+func (d *Data) newest() *Data { return d.Items[len(d.Items)-1] }
+
+func (d *Data) setLocale(locale string) {
+	d.Locale = locale
+	for _, item := range d.Items {
+		item.Locale = locale
+	}
 }
 
 func decodePayload(payload []byte) (any, error) {

@@ -19,11 +19,23 @@
 //	    logo.png                shown where the html says cid:logo.png
 //	  default/                  optional, for what a type's folder lacks
 //	    to.tmpl
+//	  collection/               optional, for collections of several types
+//	    subject.tmpl
 //
 // A template gets [Data]. A field that is missing in a payload is an error, so that no
 // mail has gaps. In templates of addresses, each expression must result in one address;
 // for a value with several, use the function addresses. html.tmpl is an html/template,
 // which escapes by context; all others are text/template.
+//
+// # Collections
+//
+// A collection is one mail, such as a digest. Its templates list what is in it:
+//
+//	{{.Count}} new comments
+//	{{range .Items}}{{.Payload.author}}: {{.Payload.text}}
+//	{{end}}
+//
+// See [Sink.DeliverCollection].
 //
 // # Repeats
 //
@@ -78,6 +90,7 @@ type Sink struct {
 
 var (
 	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
@@ -123,8 +136,13 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // mail was already sent, the server may still deliver it, and the next attempt repeats it.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	m, err := s.composer.compose(d.Envelope)
+	return s.send(ctx, d.Type, d.ID, m, err)
+}
+
+// send sends the mail for what has the id, or returns the error of making it with its class.
+func (s *Sink) send(ctx context.Context, typ, id string, m *mailserver.Message, err error) (notification.Receipt, error) {
 	if err != nil {
-		err = fmt.Errorf("%s %s: %w", d.Type, d.ID, err)
+		err = fmt.Errorf("%s %s: %w", typ, id, err)
 		if errors.Is(err, ErrNoTemplate) || errors.Is(err, ErrVersion) || errors.Is(err, registry.ErrNewerVersion) {
 			return "", sinks.Unknown(err) // a newer deployment may have the templates, or know the type
 		}
@@ -136,7 +154,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	}
 	if len(done.Refused) > 0 {
 		s.logger.WarnContext(ctx, "the mail server refuses some recipients permanently; the mail was sent to the others",
-			"type", d.Type, "id", d.ID, "refused", mailserver.Refusals(done.Refused))
+			"type", typ, "id", id, "refused", mailserver.Refusals(done.Refused))
 	}
 	return done.Receipt(), nil
 }

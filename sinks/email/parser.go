@@ -110,7 +110,7 @@ func (p *parser) isKnown(full, name string, atRoot bool) bool {
 	unnumbered, version := splitVersion(name)
 	plain, locale := splitLocale(unnumbered, known)
 	switch {
-	case version > 0 && (atRoot || path.Dir(full) == defaultFolder):
+	case version > 0 && (atRoot || path.Dir(full) == defaultFolder || path.Dir(full) == collectionFolder):
 		p.mistake("%s: only the templates of a type can have a version", full)
 		return false
 	case plain == "" && atRoot:

@@ -12,6 +12,7 @@ import (
 	"github.com/emersion/go-message/textproto"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // Preview is a mail in a form for display.
@@ -56,11 +57,28 @@ type PreviewFile struct {
 // replaces the result of the type's locale template. The errors are those of Deliver, without their
 // classes; a missing recipient is only a warning.
 func (c *Composer) Preview(e *notification.Envelope, locale string) (*Preview, error) {
-	l, err := c.write(e, locale)
+	d, err := c.draft(e)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.finish(e, l)
+	return c.preview(d, locale)
+}
+
+// PreviewCollection makes the mail of a collection as DeliverCollection does; see Preview.
+func (c *Composer) PreviewCollection(all *sinks.Collection, locale string) (*Preview, error) {
+	d, err := c.draftAll(all)
+	if err != nil {
+		return nil, err
+	}
+	return c.preview(d, locale)
+}
+
+func (c *Composer) preview(d *draft, locale string) (*Preview, error) {
+	l, err := c.write(d, locale)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.finish(d.head, l)
 	if err != nil {
 		return nil, err
 	}
@@ -75,21 +93,22 @@ func (c *Composer) Preview(e *notification.Envelope, locale string) (*Preview, e
 	for _, f := range l.attachments {
 		p.Files = append(p.Files, PreviewFile{f.name, f.mediaType, len(f.data), false})
 	}
-	p.Warnings = c.warnings(e, l)
+	p.Warnings = d.warnings(l)
 	return p, nil
 }
 
-func (c *Composer) warnings(e *notification.Envelope, l *letter) []string {
+func (d *draft) warnings(l *letter) []string {
+	typ := d.head.Type
 	var list []string
 	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if len(l.to) == 0 {
-		warn("the result of %s has no recipient, so the mail would not be sent", path.Join(e.Type, toFile))
+		warn("the result of %s has no recipient, so the mail would not be sent", path.Join(typ, toFile))
 	}
-	if len(c.folderFor(e).templates) == 0 {
-		warn("%s has no templates, so all come from %s", e.Type, defaultFolder)
+	if len(d.own.templates) == 0 {
+		warn("%s has no templates, so all come from %s", typ, defaultFolder)
 	}
 	for _, name := range l.unknownImages {
-		warn("the html shows cid:%s, but there is no file %s", name, inFolders(e.Type, name))
+		warn("the html shows cid:%s, but there is no file %s", name, inFolders(typ, name))
 	}
 	if l.html != "" && l.text == "" {
 		warn("there is no text version for mail programs that do not show html")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
@@ -130,7 +131,7 @@ func parseTemplates(root fs.FS, origin, locale string) (*templates, error) {
 func (t *templates) types() []string {
 	var names []string
 	for name, folders := range t.folders {
-		if name != defaultFolder && len(folders[0].templates) > 0 {
+		if name != defaultFolder && name != collectionFolder && len(folders[0].templates) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -215,7 +216,11 @@ func (t *templates) bodyFolder(own folder) folder {
 // recipient.
 func (t *templates) render(own folder, data *Data, locale string) (*letter, error) {
 	if missing := t.missing(own); len(missing) > 0 {
-		return nil, fmt.Errorf("%w for version %d: %s is missing in %s", ErrNoTemplate, data.Version, strings.Join(missing, ", "), t.origin)
+		of := fmt.Sprintf("version %d", data.Version)
+		if own.name == collectionFolder {
+			of = "a collection of several types"
+		}
+		return nil, fmt.Errorf("%w for %s: %s is missing in %s", ErrNoTemplate, of, strings.Join(missing, ", "), t.origin)
 	}
 	wanted, err := t.locales(own, data, locale)
 	if err != nil {
@@ -223,7 +228,7 @@ func (t *templates) render(own folder, data *Data, locale string) (*letter, erro
 	}
 	l := &letter{bodyLocale: wanted[slices.IndexFunc(wanted, t.bodyFolder(own).hasBody)]} // missing has checked that "", the last one, has a body
 	l.locale = cmp.Or(l.bodyLocale, t.locale)
-	data.Locale = l.locale
+	data.setLocale(l.locale)
 	if err := t.renderHeader(l, own, data, wanted); err != nil {
 		return nil, err
 	}
@@ -236,7 +241,7 @@ func (t *templates) render(own folder, data *Data, locale string) (*letter, erro
 // locales returns the locales in which to look for templates.
 func (t *templates) locales(own folder, data *Data, locale string) ([]string, error) {
 	if locale == "" {
-		given, err := execute(t.find(own, localeFile), data)
+		given, err := execute(t.find(own, localeFile), data.newest())
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +273,7 @@ func (t *templates) renderHeader(l *letter, own folder, data *Data, wanted []str
 	if len(l.subject) == 0 || len(l.subject) > maxSubject {
 		return fmt.Errorf("%w: the result of %s has %d bytes, want 1 to %d", ErrSubject, path.Join(own.name, subjectFile), len(l.subject), maxSubject)
 	}
-	unsubscribe, err := execute(t.find(own, unsubscribeFile), data)
+	unsubscribe, err := execute(t.find(own, unsubscribeFile), data.newest())
 	if err != nil {
 		return err
 	}
@@ -309,16 +314,25 @@ func (t *templates) renderAttachments(l *letter, own folder, data *Data, wanted 
 	return nil
 }
 
-func (t *templates) renderAddresses(own folder, file string, data *Data) ([]*mail.Address, error) {
-	text, err := execute(t.find(own, file), data)
-	if err != nil {
-		return nil, err
+// renderAddresses executes a template of addresses for each item. All must give the same addresses; the
+// names are those of the first.
+func (t *templates) renderAddresses(own folder, file string, data *Data) (common []*mail.Address, err error) {
+	for i, item := range data.Items {
+		text, err := execute(t.find(own, file), item)
+		if err != nil {
+			return nil, err
+		}
+		list, err := parseRendered(text)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", path.Join(own.name, file), err)
+		case i == 0:
+			common = list
+		case !slices.EqualFunc(list, common, func(a, b *mail.Address) bool { return a.Address == b.Address }):
+			return nil, &sinks.DifferError{Setting: path.Join(own.name, file), One: data.Items[0].ID, Other: item.ID}
+		}
 	}
-	list, err := parseRendered(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path.Join(own.name, file), err)
-	}
-	return list, nil
+	return common, nil
 }
 
 // execute executes a template; nil gives "".

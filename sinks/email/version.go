@@ -60,13 +60,13 @@ func ofVersion[T any](files map[string]T, version int) map[string]T {
 }
 
 // readable returns an envelope with the payload that the templates of own read. If their names have
-// versions, that is the stored payload; otherwise it is the one in the newest version, if the program
-// knows the type.
+// versions, that is the stored payload, unless it is older than the templates of a collection; otherwise
+// it is the one in the newest version, if the program knows the type.
 func (c *Composer) readable(own folder, e *notification.Envelope) (*notification.Envelope, error) {
 	switch newest := c.templates.newest(own.name); {
 	case newest > 0 && e.Version > newest:
 		return nil, fmt.Errorf("%w: the templates of %s read versions up to %d, not %d", ErrVersion, own.name, newest, e.Version)
-	case newest > 0 || !c.knows(e.Type):
+	case !c.knows(e.Type), newest > 0 && e.Version >= own.from:
 		return e, nil
 	}
 	return c.registered.Newest(e)
@@ -85,11 +85,18 @@ func (c *Composer) knows(typ string) bool {
 // templates read, they may be older than the payload: then the mail waits for newer ones. Version 1 is
 // no reason to wait.
 func (c *Composer) explain(own folder, data *Data, err error) error {
-	_, isObject := data.Payload.(map[string]any)
-	switch {
-	case !isObject, !errors.Is(err, ErrRender), data.Version <= 1, c.templates.newest(own.name) > 0, c.knows(data.Type):
+	if !errors.Is(err, ErrRender) {
 		return err
 	}
-	return fmt.Errorf("%w: the templates of %s fail for version %d, and do not say which versions they read; name those for it like %s: %w",
-		ErrVersion, own.name, data.Version, path.Join(own.name, fmt.Sprintf("text.v%d.tmpl", data.Version)), err)
+	if data.Payload == nil {
+		err = fmt.Errorf("%w (a collection has payload and metadata in each of .Items)", err)
+	}
+	for _, item := range data.Items {
+		_, isObject := item.Payload.(map[string]any)
+		if isObject && item.Version > 1 && c.templates.newest(own.name) == 0 && !c.knows(item.Type) {
+			return fmt.Errorf("%w: the templates of %s fail for version %d, and do not say which versions they read; name those for it like %s: %w",
+				ErrVersion, own.name, item.Version, path.Join(item.Type, fmt.Sprintf("text.v%d.tmpl", item.Version)), err)
+		}
+	}
+	return err
 }

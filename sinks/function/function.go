@@ -13,6 +13,9 @@
 //		function.OnDelivery(dispatch),  // func(context.Context, *notification.Delivery, OrderShipped) error
 //	)
 //
+// A function for many notifications gets collections of them, which come from the setting collect of
+// the sink: see [OnMany].
+//
 // A handler gets the newest version of its type: the registry's aliases and upcasters
 // apply. A type or version that is not registered is [sinks.Unknown], and is retried
 // for as long as a rolling deploy may take. A payload that cannot be decoded is
@@ -24,6 +27,7 @@
 package function
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,13 +72,15 @@ func HandleDelivery[T any](types *registry.Registry, functions ...func(context.C
 	return Mux(types, OnDelivery(functions...))
 }
 
-// Handler handles one type in a [Mux]. Make it with [On] or [OnDelivery]; the zero value
-// is invalid.
+// Handler handles one type in a [Mux], or several that implement an interface. Make it with [On],
+// [OnDelivery], [OnMany] or [OnCollection]; the zero value is invalid.
 type Handler struct {
-	// name returns the registered name of the handler's type.
-	name func(types *registry.Registry) (string, error)
+	// names returns the registered names of the handler's types.
+	names func(types *registry.Registry) ([]string, error)
 	// handle decodes and calls the functions.
 	handle func(ctx context.Context, types *registry.Registry, d *notification.Delivery) error
+	// handleAll does so with a collection; nil if the functions take one notification.
+	handleAll func(ctx context.Context, types *registry.Registry, c *sinks.Collection) error
 }
 
 // On handles type T with the functions; see [Handle].
@@ -91,12 +97,13 @@ func On[T any](functions ...func(context.Context, T) error) Handler {
 // OnDelivery handles type T with the functions; see [HandleDelivery].
 func OnDelivery[T any](functions ...func(context.Context, *notification.Delivery, T) error) Handler {
 	return Handler{
-		name: func(types *registry.Registry) (string, error) {
+		names: func(types *registry.Registry) ([]string, error) {
 			isNil := func(handle func(context.Context, *notification.Delivery, T) error) bool { return handle == nil }
 			if len(functions) == 0 || slices.ContainsFunc(functions, isNil) {
-				return "", fmt.Errorf("%w: a function for %s is missing or nil", ErrNoHandlers, reflect.TypeFor[T]())
+				return nil, noFunction[T]()
 			}
-			return registry.NameOf[T](types)
+			name, err := registry.NameOf[T](types)
+			return []string{name}, err
 		},
 		handle: func(ctx context.Context, types *registry.Registry, d *notification.Delivery) error {
 			for _, handle := range functions {
@@ -113,6 +120,66 @@ func OnDelivery[T any](functions ...func(context.Context, *notification.Delivery
 	}
 }
 
+// OnMany handles collections of type T with the function, which gets all members, oldest first. They
+// come from the setting collect of the sink. A notification that comes alone is a slice of one.
+//
+// If T is an interface, the function handles all registered types that implement it, and so
+// collections of several types: with [any], all of the registry.
+//
+// The function's error is about the collection as a whole. What it publishes has the last member as
+// its cause.
+func OnMany[T any](function func(ctx context.Context, all []T) error) Handler {
+	if function == nil {
+		return OnCollection[T](nil)
+	}
+	return OnCollection(func(ctx context.Context, _ *sinks.Collection, all []T) error { return function(ctx, all) })
+}
+
+// OnCollection is [OnMany] for a function that also needs the collection: its id, by which a function
+// that must not act twice recognizes a repeat, and its deliveries. It must not change or keep them. A
+// notification that comes alone is a collection with its own id, and its key, or its id without one,
+// as the group.
+func OnCollection[T any](function func(ctx context.Context, c *sinks.Collection, all []T) error) Handler {
+	handleAll := func(ctx context.Context, types *registry.Registry, c *sinks.Collection) error {
+		all := make([]T, len(c.Members))
+		for i, d := range c.Members {
+			var err error
+			if all[i], err = decode[T](types, d.Envelope); err != nil {
+				return classifyDecode(err)
+			}
+		}
+		return function(ctx, c, all)
+	}
+	return Handler{
+		names: func(types *registry.Registry) ([]string, error) {
+			if function == nil {
+				return nil, noFunction[T]()
+			}
+			return registry.NamesOf[T](types)
+		},
+		handle: func(ctx context.Context, types *registry.Registry, d *notification.Delivery) error {
+			return handleAll(ctx, types, &sinks.Collection{
+				Sink: d.Sink, ID: d.ID, Group: cmp.Or(d.Key, d.ID), Attempt: d.Attempt, Members: []*notification.Delivery{d},
+			})
+		},
+		handleAll: handleAll,
+	}
+}
+
+// decode is registry.Decode that also decodes to an interface.
+func decode[T any](types *registry.Registry, e *notification.Envelope) (T, error) {
+	if reflect.TypeFor[T]().Kind() != reflect.Interface {
+		return registry.Decode[T](types, e)
+	}
+	v, err := types.Decode(e)
+	as, _ := v.(T) // only types that implement it reach its handler
+	return as, err
+}
+
+func noFunction[T any]() error {
+	return fmt.Errorf("%w: a function for %s is missing or nil", ErrNoHandlers, reflect.TypeFor[T]())
+}
+
 // classifyDecode returns an error of registry.Decode with its class.
 func classifyDecode(err error) error {
 	if errors.Is(err, registry.ErrUnknownType) || errors.Is(err, registry.ErrNewerVersion) {
@@ -125,11 +192,17 @@ func classifyDecode(err error) error {
 // of a type run in order, as the functions of [Handle] do. A delivery without a handler is
 // unknown, with ErrNoHandler.
 //
+// The sink is a [sinks.Collector] if a handler is for collections. Those handlers are then called that
+// handle the types of all members; without one, the collection is unknown, with ErrNoHandler.
+//
 // Making a forwarder with the sink returns all mistakes of the handlers: ErrNoHandlers, and
 // [registry.ErrUnregistered] for types that are not registered by then.
 func Mux(types *registry.Registry, handlers ...Handler) sinks.Sink {
 	s := &sink{types: types}
-	s.byName = sync.OnceValues(func() (map[string][]Handler, error) { return byName(types, handlers) })
+	s.byName = sync.OnceValues(func() (map[string][]*Handler, error) { return byName(types, handlers) })
+	if slices.ContainsFunc(handlers, func(h Handler) bool { return h.handleAll != nil }) {
+		return &collector{s}
+	}
 	return s
 }
 
@@ -137,7 +210,7 @@ func Mux(types *registry.Registry, handlers ...Handler) sinks.Sink {
 type sink struct {
 	types *registry.Registry
 	// byName returns the handlers by name. The first call finds them.
-	byName func() (map[string][]Handler, error)
+	byName func() (map[string][]*Handler, error)
 }
 
 var (
@@ -169,11 +242,8 @@ func (s *sink) Open(context.Context) error {
 
 // Deliver decodes the notification and calls its handlers, until one fails.
 func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	handlers, err := s.byName()
+	handlers, err := s.ready(ctx)
 	if err != nil {
-		return "", sinks.Unavailable(err) // Open would have returned it; the delivery is not the cause
-	}
-	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	own, ok := handlers[d.Type]
@@ -189,7 +259,16 @@ func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return "", nil
 }
 
-func (s *sink) noHandler(handlers map[string][]Handler, d *notification.Delivery) error {
+// ready returns the handlers by name, unless a call cannot begin.
+func (s *sink) ready(ctx context.Context) (map[string][]*Handler, error) {
+	handlers, err := s.byName()
+	if err != nil {
+		return nil, sinks.Unavailable(err) // Open would have returned it; the delivery is not the cause
+	}
+	return handlers, ctx.Err()
+}
+
+func (s *sink) noHandler(handlers map[string][]*Handler, d *notification.Delivery) error {
 	if _, known := s.types.Lookup(d.Type); !known {
 		_, err := s.types.Decode(d.Envelope) // its error has a hint
 		return err
@@ -198,29 +277,75 @@ func (s *sink) noHandler(handlers map[string][]Handler, d *notification.Delivery
 		ErrNoHandler, d.Type, strings.Join(slices.Sorted(maps.Keys(handlers)), ", "))
 }
 
+// collector is a sink with a handler for collections.
+type collector struct{ *sink }
+
+var _ sinks.Collector = (*collector)(nil)
+
+// CollectionSize returns 0: functions take any number of members.
+func (s *collector) CollectionSize() int { return 0 }
+
+// DeliverCollection decodes the members and calls the handlers of all their types, until one fails.
+func (s *collector) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	handlers, err := s.ready(ctx)
+	if err != nil {
+		return "", err
+	}
+	common := slices.Clone(handlers[c.Members[0].Type])
+	for _, d := range c.Members {
+		own, ok := handlers[d.Type]
+		if !ok {
+			return "", sinks.Unknown(s.noHandler(handlers, d))
+		}
+		common = slices.DeleteFunc(common, func(h *Handler) bool { return h.handleAll == nil || !slices.Contains(own, h) })
+	}
+	if len(common) == 0 {
+		return "", sinks.Unknown(noCommon(c))
+	}
+	ctx = notification.WithCause(ctx, c.Members[len(c.Members)-1].Envelope)
+	for _, h := range common {
+		if err := h.handleAll(ctx, s.types, c); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func noCommon(c *sinks.Collection) error {
+	types := make(map[string]bool)
+	for _, d := range c.Members {
+		types[d.Type] = true
+	}
+	return fmt.Errorf("%w of a collection: no function takes many of %s; add one with OnMany, for several types with an interface that all of them implement",
+		ErrNoHandler, strings.Join(slices.Sorted(maps.Keys(types)), ", "))
+}
+
 // byName returns the handlers by the names and aliases of their types.
-func byName(types *registry.Registry, handlers []Handler) (map[string][]Handler, error) {
+func byName(types *registry.Registry, handlers []Handler) (map[string][]*Handler, error) {
 	if len(handlers) == 0 {
 		return nil, fmt.Errorf("%w: add one with function.On", ErrNoHandlers)
 	}
 	if types == nil {
 		return nil, fmt.Errorf("%w: the registry of types is nil", ErrNoHandlers)
 	}
-	named := make(map[string][]Handler, len(handlers))
+	named := make(map[string][]*Handler, len(handlers))
 	var problems []error
-	for _, h := range handlers {
-		if h.name == nil {
+	for i := range handlers {
+		h := &handlers[i]
+		if h.names == nil {
 			problems = append(problems, fmt.Errorf("%w: make one with function.On", ErrNoHandlers))
 			continue
 		}
-		name, err := h.name(types)
+		names, err := h.names(types)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		info, _ := types.Lookup(name)
-		for _, n := range append([]string{name}, info.Aliases...) {
-			named[n] = append(named[n], h)
+		for _, name := range names {
+			info, _ := types.Lookup(name)
+			for _, n := range append([]string{name}, info.Aliases...) {
+				named[n] = append(named[n], h)
+			}
 		}
 	}
 	return named, errors.Join(problems...)

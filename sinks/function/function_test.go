@@ -3,6 +3,7 @@ package function_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -106,6 +107,160 @@ func TestConformance(t *testing.T) {
 			})
 		},
 	})
+}
+
+func TestConformanceOfCollections(t *testing.T) {
+	var (
+		mu       sync.Mutex
+		received []notification.Envelope
+		handled  []sinktest.Collected
+	)
+	calling := func(t *testing.T, call func(context.Context) error) sinks.Sink {
+		return function.Mux(shop(t), function.OnMany(func(ctx context.Context, _ []happened) error { return call(ctx) }))
+	}
+	failing := func(err error) func(*testing.T) sinks.Sink {
+		return func(t *testing.T) sinks.Sink { return calling(t, func(context.Context) error { return err }) }
+	}
+	sinktest.Run(t, sinktest.Subject{
+		New: func(t *testing.T) sinks.Sink {
+			received, handled = nil, nil
+			return function.Mux(shop(t), function.OnCollection(func(_ context.Context, c *sinks.Collection, all []happened) error {
+				got := sinktest.Collected{ID: c.ID, Raw: fmt.Append(nil, all)}
+				for _, d := range c.Members {
+					e := *d.Envelope
+					e.Metadata, e.Payload = e.Metadata.Clone(), slices.Clone(e.Payload)
+					got.Members = append(got.Members, e)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				received, handled = append(received, got.Members...), append(handled, got)
+				return nil
+			}))
+		},
+		Received:  func(*testing.T) []notification.Envelope { return received },
+		Collected: func(*testing.T) []sinktest.Collected { return handled },
+		Refused: func(n int) *notification.Delivery {
+			d := sinktest.NewDelivery(n)
+			d.Payload = []byte("no JSON")
+			return d
+		},
+		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
+			sinks.ClassTransient:   failing(errors.New("deadlock")),
+			sinks.ClassPermanent:   failing(sinks.Permanent(errors.New("no such order"))),
+			sinks.ClassUnavailable: failing(sinks.Unavailable(errors.New("no database"))),
+		},
+		Stuck: func(t *testing.T) sinks.Sink {
+			return calling(t, func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		},
+	})
+}
+
+func collection(members ...*notification.Delivery) *sinks.Collection {
+	return &sinks.Collection{Sink: "shop", ID: notification.NewID(), Group: "customer-1", Attempt: 2, Members: members}
+}
+
+// of is implemented by orders.
+type of interface{ about() string }
+
+func (placed) about() string   { return "placed" }
+func (*shipped) about() string { return "shipped" }
+
+func TestAFunctionGetsAllMembersInTheNewestVersion(t *testing.T) {
+	var got []placed
+	sink := open(t, function.Mux(shop(t), function.OnMany(func(_ context.Context, all []placed) error {
+		got = append(got, all...)
+		return nil
+	}))).(sinks.Collector)
+	_, err := sink.DeliverCollection(t.Context(), collection(
+		delivery("order.placed", 1, `{"total":"12.00"}`), delivery("order.created", 2, `{"cents":13}`)))
+	require.NoError(t, err)
+	require.Equal(t, []placed{{1200}, {13}}, got)
+}
+
+func TestAnInterfaceHandlesTheTypesThatImplementIt(t *testing.T) {
+	var got [][]string
+	sink := open(t, function.Mux(shop(t), function.OnMany(func(ctx context.Context, all []of) error {
+		list := []string{notification.Cause(ctx).Type}
+		for _, o := range all {
+			list = append(list, o.about())
+		}
+		got = append(got, list)
+		return nil
+	}))).(sinks.Collector)
+	types, err := sink.(sinks.Typed).HandledTypes()
+	require.NoError(t, err)
+	require.Equal(t, []sinks.HandledType{{Name: "order.placed", Aliases: []string{"order.created"}}, {Name: "order.shipped", Aliases: nil}}, types)
+
+	_, err = sink.DeliverCollection(t.Context(), collection(delivery("order.created", 2, `{}`), delivery("order.shipped", 1, `{}`)))
+	require.NoError(t, err)
+	_, err = sink.Deliver(t.Context(), delivery("order.shipped", 1, `{}`))
+	require.NoError(t, err)
+	require.Equal(t, [][]string{{"order.shipped", "placed", "shipped"}, {"order.shipped", "shipped"}}, got)
+}
+
+func TestACollectionReachesTheFunctionsForAllItsTypes(t *testing.T) {
+	var called []string
+	many := func(name string) function.Handler {
+		return function.OnMany(func(context.Context, []of) error {
+			called = append(called, name)
+			return nil
+		})
+	}
+	sink := open(t, function.Mux(shop(t), many("first"),
+		function.OnMany(func(context.Context, []placed) error {
+			called = append(called, "placed")
+			return nil
+		}),
+		function.On(func(context.Context, placed) error {
+			t.Error("a function for one notification was called")
+			return nil
+		}),
+		many("last"))).(sinks.Collector)
+	deliver := func(all ...*notification.Delivery) []string {
+		called = nil
+		_, err := sink.DeliverCollection(t.Context(), collection(all...))
+		require.NoError(t, err)
+		return called
+	}
+	require.Equal(t, []string{"first", "placed", "last"}, deliver(delivery("order.placed", 2, `{}`), delivery("order.created", 2, `{}`)))
+	require.Equal(t, []string{"first", "last"}, deliver(delivery("order.placed", 2, `{}`), delivery("order.shipped", 1, `{}`)))
+}
+
+func TestACollectionThatNoFunctionTakesIsUnknown(t *testing.T) {
+	sink := open(t, function.Mux(shop(t),
+		function.OnMany(func(context.Context, []placed) error { return errors.New("called") }),
+		function.OnMany(func(context.Context, []*shipped) error { return errors.New("called") }),
+		function.On(func(context.Context, happened) error { return errors.New("called") }),
+	)).(sinks.Collector)
+	for name, c := range map[string]struct {
+		members []*notification.Delivery
+		is      error
+		says    string
+	}{
+		"of two types":            {[]*notification.Delivery{delivery("order.placed", 2, `{}`), delivery("order.shipped", 1, `{}`)}, function.ErrNoHandler, "no function takes many of order.placed, order.shipped; add one with OnMany"},
+		"of a function for one":   {[]*notification.Delivery{delivery("sinktest.happened", 2, `{}`)}, function.ErrNoHandler, "many of sinktest.happened"},
+		"with an unknown type":    {[]*notification.Delivery{delivery("order.placed", 2, `{}`), delivery("order.lost", 1, `{}`)}, registry.ErrUnknownType, "order.lost"},
+		"with an unknown version": {[]*notification.Delivery{delivery("order.placed", 2, `{}`), delivery("order.placed", 9, `{}`)}, registry.ErrNewerVersion, "9"},
+	} {
+		_, err := sink.DeliverCollection(t.Context(), collection(c.members...))
+		require.ErrorIs(t, err, c.is, name)
+		require.ErrorContains(t, err, c.says, name)
+		require.Equal(t, sinks.ClassUnknown, sinktest.Class(err), name)
+	}
+}
+
+func TestOnlyASinkWithAFunctionForManyTakesCollections(t *testing.T) {
+	_, ok := function.Handle(shop(t), func(context.Context, placed) error { return nil }).(sinks.Collector)
+	require.False(t, ok)
+	for name, h := range map[string]function.Handler{
+		"no function": function.OnMany[placed](nil), "no such type": function.OnMany(func(context.Context, []unknown) error { return nil }),
+		"no implementation": function.OnMany(func(context.Context, []error) error { return nil }),
+	} {
+		require.Error(t, function.Mux(shop(t), h).(sinks.Opener).Open(t.Context()), name)
+	}
 }
 
 func TestAHandlerGetsTheNewestVersionUnderEveryName(t *testing.T) {

@@ -3,13 +3,13 @@ package httpsink
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"mime"
 	"strconv"
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
+	"github.com/waybill-go/waybill/sinks/internal/envelope"
 )
 
 // Content types of CloudEvents 1.0, JSON Event Format, sections 3 and 4. They have no charset,
@@ -32,7 +32,7 @@ func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
 	set("source", s.source)
 	set("type", cloudevents.Attribute(d.Type))
 	if !d.OccurredOn.IsZero() {
-		set("time", formatTime(d.OccurredOn))
+		set("time", envelope.FormatTime(d.OccurredOn))
 	}
 	set(cloudevents.ExtensionVersion, strconv.Itoa(d.Version))
 	if d.Key != "" {
@@ -48,16 +48,15 @@ func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
 
 // bodyHeader returns the headers of a request whose body has the whole notification.
 func (s *Sink) bodyHeader(d *notification.Delivery, contentType string) headerWriter {
-	w := s.newHeader(8)
-	w.set(headerContentType, contentType)
+	w := s.contentHeader(contentType)
 	s.addAttempt(&w, d)
 	return w
 }
 
-// batchHeader returns the headers of a batch.
-func (s *Sink) batchHeader() headerWriter {
-	w := s.newHeader(5)
-	w.set(headerContentType, contentTypeEventBatch)
+// contentHeader returns the headers of a request that has everything else in its body.
+func (s *Sink) contentHeader(contentType string) headerWriter {
+	w := s.newHeader(8)
+	w.set(headerContentType, contentType)
 	return w
 }
 
@@ -81,54 +80,31 @@ func (s *Sink) addAttempt(w *headerWriter, d *notification.Delivery) {
 // appendBatch appends the first n events as a JSON array: JSON Event Format, section 4. n is
 // the number that max_bytes allows, at least 1.
 func (s *Sink) appendBatch(b []byte, batch []*notification.Delivery) (_ []byte, n int) {
-	start := len(b)
-	b = append(b, '[')
-	for i, d := range batch {
-		end := len(b)
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = s.appendEvent(b, d)
-		if i > 0 && len(b)-start >= s.maxBytes { // no room for the bracket
-			return append(b[:end], ']'), i
-		}
-	}
-	return append(b, ']'), len(batch)
+	return envelope.AppendArray(b, batch, s.maxBytes, s.appendEvent)
 }
 
 // appendEvent appends one event as JSON. It contains a JSON payload byte for byte, and any
 // other payload as base64.
 func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
 	b = append(b, `{"specversion":"1.0"`...)
-	b = appendMember(b, "id", cloudevents.Attribute(d.ID))
-	b = appendMember(b, "source", s.source)
-	b = appendMember(b, "type", cloudevents.Attribute(d.Type))
+	b = envelope.AppendMember(b, "id", cloudevents.Attribute(d.ID))
+	b = envelope.AppendMember(b, "source", s.source)
+	b = envelope.AppendMember(b, "type", cloudevents.Attribute(d.Type))
 	if !d.OccurredOn.IsZero() {
-		b = appendMember(b, "time", formatTime(d.OccurredOn))
+		b = envelope.AppendMember(b, "time", envelope.FormatTime(d.OccurredOn))
 	}
 	b = append(b, `,"`+cloudevents.ExtensionVersion+`":`...)
 	b = strconv.AppendInt(b, int64(d.Version), 10)
 	if d.Key != "" {
-		b = appendMember(b, cloudevents.ExtensionKey, cloudevents.Attribute(d.Key))
+		b = envelope.AppendMember(b, cloudevents.ExtensionKey, cloudevents.Attribute(d.Key))
 	}
 	for name, value := range cloudevents.Extensions(s.metadata.of(d.Metadata)) {
-		b = appendMember(b, name, value)
+		b = envelope.AppendMember(b, name, value)
 	}
 	media := cloudevents.ContentType(d.Metadata, isPlain)
-	b = appendMember(b, "datacontenttype", media)
-	b = appendPayload(b, "data", media, d.Payload)
+	b = envelope.AppendMember(b, "datacontenttype", media)
+	b = envelope.AppendPayload(b, "data", media, d.Payload)
 	return append(b, '}')
-}
-
-// isJSON reports whether a media type is JSON: JSON Event Format, section 3.1. The subtype is
-// json or ends with +json.
-func isJSON(media string) bool {
-	if media == defaultContentType {
-		return true
-	}
-	name, _, _ := mime.ParseMediaType(media) // "" if media is not a media type
-	_, subtype, _ := strings.Cut(name, "/")
-	return subtype == "json" || strings.HasSuffix(subtype, "+json")
 }
 
 // encodeEventValue encodes a header of an event: HTTP Protocol Binding, section 3.1.3.2. Spaces,

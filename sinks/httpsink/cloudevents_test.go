@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
+	"github.com/waybill-go/waybill/sinks/internal/envelope"
 	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
@@ -279,7 +280,7 @@ func FuzzEventsAreValid(f *testing.F) {
 		for extension := range events[0].Extensions() {
 			require.Regexp(t, legalExtension, extension)
 		}
-		if name != "content-type" || !isJSON(text) || text == "application/json" { // the SDK does not support +json
+		if name != "content-type" || !envelope.IsJSON(text) || text == "application/json" { // the SDK does not support +json
 			require.Equal(t, bytes.TrimSpace(payload), bytes.TrimSpace(events[0].Data()))
 		}
 		for header, values := range sink.eventHeader(d).header {
@@ -332,6 +333,7 @@ func TestConformanceOfEveryFormat(t *testing.T) {
 					}
 					return es
 				},
+				Collected: func(t *testing.T) []sinktest.Collected { return r.collections(t) },
 				Refused: func(n int) *notification.Delivery {
 					d := sinktest.NewDelivery(n)
 					d.Type = bad

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
+	"github.com/waybill-go/waybill/sinks/internal/envelope"
 )
 
 // Metadata with standard headers: Content-Type (application/json if the metadata has none) and
@@ -36,7 +37,7 @@ func (s *Sink) header(d *notification.Delivery) headerWriter {
 		w.set(webhook.HeaderKey, encodeValue(d.Key))
 	}
 	if !d.OccurredOn.IsZero() {
-		w.set(webhook.HeaderOccurredOn, formatTime(d.OccurredOn))
+		w.set(webhook.HeaderOccurredOn, envelope.FormatTime(d.OccurredOn))
 	}
 	w.setMetadata(d.Metadata, s.metadata)
 	return w
@@ -121,11 +122,6 @@ func (w *headerWriter) setPlain(name, value string) {
 	default:
 		w.set(name, encodeValue(value))
 	}
-}
-
-// formatTime formats a time as RFC 3339 in UTC with microseconds, which stores keep.
-func formatTime(t time.Time) string {
-	return t.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -56,6 +56,7 @@ type Sink struct {
 var (
 	_ sinks.Sink          = (*Sink)(nil)
 	_ sinks.Batcher       = (*Sink)(nil)
+	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 	_ sinks.Addresser     = (*Sink)(nil)
@@ -170,7 +171,7 @@ func (s *Sink) request(d *notification.Delivery, to endpoint) request {
 // can have.
 func (s *Sink) batchRequest(batch []*notification.Delivery) (r request, n int) {
 	body, n := s.appendBatch(nil, batch)
-	return s.finish(s.batchHeader(), s.destination.fixed, batchID(batch[:n]), body), n
+	return s.finish(s.contentHeader(contentTypeEventBatch), s.destination.fixed, batchID(batch[:n]), body), n
 }
 
 // finish makes a request of headers and body.

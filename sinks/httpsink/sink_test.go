@@ -206,10 +206,11 @@ func TestConformance(t *testing.T) {
 					require.NoError(t, err)
 					return sink
 				},
-				Received: func(t *testing.T) []notification.Envelope { return r.envelopes(t) },
-				Broken:   broken,
-				Stuck:    stuck,
-				Receipts: true,
+				Received:  func(t *testing.T) []notification.Envelope { return r.envelopes(t) },
+				Collected: func(t *testing.T) []sinktest.Collected { return r.collections(t) },
+				Broken:    broken,
+				Stuck:     stuck,
+				Receipts:  true,
 			})
 		})
 	}

@@ -83,7 +83,8 @@ func TestConformanceWithTheProgramsClient(t *testing.T) {
 			r = newReceiver(t)
 			return newWith(t, r.URL)
 		},
-		Received: func(t *testing.T) []notification.Envelope { return r.envelopes(t) },
+		Received:  func(t *testing.T) []notification.Envelope { return r.envelopes(t) },
+		Collected: func(t *testing.T) []sinktest.Collected { return r.collections(t) },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
 			sinks.ClassTransient: func(t *testing.T) sinks.Sink {
 				return newWith(t, newReceiver(t, status(http.StatusInternalServerError)).URL)

@@ -5,6 +5,7 @@
 //
 // A [Line] has the envelope's fields. A JSON payload is included as JSON, without
 // spaces and line ends between its values; any other payload is in payload_base64.
+// A collection is one line, a [CollectionLine].
 //
 // # Order and repetition
 //
@@ -74,6 +75,7 @@ type Sink struct {
 
 var (
 	_ sinks.Batcher       = (*Sink)(nil)
+	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Opener        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
@@ -127,22 +129,36 @@ func (s *Sink) BatchLimits() sinks.BatchLimits {
 //
 // It checks ctx before it writes anything, and waits for a write that has begun.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	if err := s.lock(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return sinks.Failed(batch, err)
 	}
 	defer s.unlock()
-	if s.closed {
-		return sinks.Failed(batch, sinks.Unavailable(ErrClosed))
-	}
-	if err := s.output.open(); err != nil {
-		return sinks.Failed(batch, sinks.Unavailable(err))
-	}
 	w := &writing{sink: s, results: make([]sinks.Result, len(batch)), failed: make(map[string]bool)}
 	for i, d := range batch {
 		w.add(i, d)
 	}
 	w.flush()
 	return w.results
+}
+
+// CollectionSize returns 0: a line can have any number of members.
+func (s *Sink) CollectionSize() int { return 0 }
+
+// DeliverCollection writes one line for all members, a [CollectionLine]. Receipt and errors are those
+// of a batch of one.
+func (s *Sink) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	if err := s.begin(ctx); err != nil {
+		return "", err
+	}
+	defer s.unlock()
+	line, err := encode(collectionLineOf(c))
+	if err != nil {
+		return "", sinks.Invalid(err)
+	}
+	if _, err := s.output.write(line); err != nil {
+		return "", sinks.Unavailable(err)
+	}
+	return s.receipt, nil
 }
 
 // Close closes the file, after a write that is running. If ctx ends first, it returns the
@@ -158,6 +174,22 @@ func (s *Sink) Close(ctx context.Context) error {
 	defer s.unlock()
 	s.closed = true
 	return s.output.close()
+}
+
+// begin locks and opens the output, or returns the error of all deliveries.
+func (s *Sink) begin(ctx context.Context) error {
+	err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	if err = ErrClosed; !s.closed {
+		err = s.output.open()
+	}
+	if err != nil {
+		s.unlock()
+		return sinks.Unavailable(err)
+	}
+	return nil
 }
 
 // lock waits until no other call uses the output, or returns ctx's error.
@@ -200,7 +232,7 @@ func (w *writing) add(i int, d *notification.Delivery) {
 		w.results[i].Err = ErrBehind
 		return
 	}
-	line, err := encode(d.Envelope)
+	line, err := encode(LineOf(d.Envelope))
 	if err != nil {
 		w.results[i].Err = sinks.Invalid(err)
 		w.failed[d.Key] = true

@@ -85,6 +85,20 @@ func envelopes(lines []jsonlines.Line) (es []notification.Envelope) {
 	return es
 }
 
+// collected reads the lines of a file, which have a collection each.
+func collected(t *testing.T, path string) (all []sinktest.Collected) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for line := range bytes.Lines(text) {
+		var l jsonlines.CollectionLine
+		require.NoError(t, json.Unmarshal(line, &l))
+		require.Equal(t, "gröup 1", l.Group)
+		all = append(all, sinktest.Collected{ID: l.ID, Raw: line, Members: envelopes(l.Items)})
+	}
+	return all
+}
+
 // losesItsFolder is a sink whose folder is replaced by a file after Open.
 type losesItsFolder struct {
 	*jsonlines.Sink
@@ -104,7 +118,8 @@ func TestConformance(t *testing.T) {
 					path = filepath.Join(t.TempDir(), "orders.jsonl")
 					return newSink(t, jsonlines.Config{Path: path, Fsync: fsync})
 				},
-				Received: func(t *testing.T) []notification.Envelope { return envelopes(readFile(t, path)) },
+				Received:  func(t *testing.T) []notification.Envelope { return envelopes(readFile(t, path)) },
+				Collected: func(t *testing.T) []sinktest.Collected { return collected(t, path) },
 				Refused: func(n int) *notification.Delivery {
 					d := sinktest.NewDelivery(n)
 					d.OccurredOn = time.Date(12025, 1, 1, 0, 0, 0, 0, time.UTC) // RFC 3339 cannot represent this year
@@ -121,6 +136,26 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACollectionIsOneLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orders.jsonl")
+	sink := open(t, jsonlines.Config{Path: path})
+	c := &sinks.Collection{ID: "c-1", Group: "jane", Attempt: 1}
+	for _, id := range []string{"id-1", "id-2"} {
+		d := sinktest.NewDelivery(1)
+		d.ID, d.Key, d.Metadata, d.Payload = id, "", nil, []byte("[ 1 ]")
+		c.Members = append(c.Members, d)
+	}
+	receipt, err := sink.DeliverCollection(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, notification.Receipt("jsonlines "+path), receipt)
+	deliver(t, sink, c.Members[0])
+	const one, other = `{"id":"id-1","type":"sinktest.happened","version":2,"occurred_on":"2025-01-02T03:04:05.000678Z","payload":[1]}`,
+		`{"id":"id-2","type":"sinktest.happened","version":2,"occurred_on":"2025-01-02T03:04:05.000678Z","payload":[1]}`
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, `{"id":"c-1","group":"jane","items":[`+one+","+other+"]}\n"+one+"\n", string(text))
 }
 
 func TestALineHasTheWholeEnvelope(t *testing.T) {

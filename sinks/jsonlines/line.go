@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // Line is the content of a line, for programs that read it.
@@ -45,12 +46,28 @@ func LineOf(e *notification.Envelope) Line {
 	return l
 }
 
-// encode returns the line with its line end.
-func encode(e *notification.Envelope) ([]byte, error) {
+// CollectionLine is the content of a line with a collection.
+type CollectionLine struct {
+	ID    string `json:"id"`
+	Group string `json:"group"`
+	Items []Line `json:"items"`
+}
+
+// collectionLineOf returns the line of a collection. They share the payloads.
+func collectionLineOf(c *sinks.Collection) CollectionLine {
+	l := CollectionLine{ID: c.ID, Group: c.Group, Items: make([]Line, len(c.Members))}
+	for i, d := range c.Members {
+		l.Items[i] = LineOf(d.Envelope)
+	}
+	return l
+}
+
+// encode returns a line as JSON with its line end.
+func encode(line any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(LineOf(e)); err != nil {
+	if err := encoder.Encode(line); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLine, err) // for example if a year has five digits
 	}
 	return b.Bytes(), nil

@@ -35,6 +35,12 @@ const (
 	FormatBinary = "cloudevents-binary" // the payload as the value, the rest in CloudEvents headers
 )
 
+// Values of Config.Collection.
+const (
+	CollectionRecords = "records" // a record for each member, all in one call
+	CollectionArray   = "array"   // one record with a JSON array of all members
+)
+
 const (
 	// DefaultTimeout is the default of Config.Timeout.
 	DefaultTimeout = 10 * time.Second
@@ -64,6 +70,7 @@ type Config struct {
 	MaxMessageBytes int             `yaml:"max_message_bytes" doc:"Largest record, and largest batch of records before compression, in bytes; not above the topic's max.message.bytes"`
 	Format          string          `yaml:"format" enum:"json,cloudevents-binary" doc:"Format of records: json (the payload as the value, and the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)"`
 	Source          string          `yaml:"source" doc:"URI of the publisher in cloudevents-binary, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
+	Collection      string          `yaml:"collection" enum:"records,array" doc:"How the notifications that collect puts together are written: records (a record for each, all in one call) or array (one record, whose key is the group and whose value is a JSON array of whole notifications), which needs format: json"`
 	SASL            connection.SASL `yaml:"sasl"`
 	TLS             connection.TLS  `yaml:"tls"`
 
@@ -84,7 +91,7 @@ var (
 )
 
 // SetDefaults fills the fields that are zero: Client franz-go or the name of Library, Acks all,
-// Compression none, Timeout 10 s, MaxMessageBytes 1 MiB, and Format json.
+// Compression none, Timeout 10 s, MaxMessageBytes 1 MiB, Format json, and Collection records.
 //
 // Compression is off by default. Every consumer can read uncompressed records, and when the
 // forwarder's CPU was the limit, compression cost a quarter (lz4, zstd) to a half (snappy,
@@ -92,6 +99,7 @@ var (
 // compression.type, the broker compresses.
 func (c *Config) SetDefaults() {
 	c.Format = cmp.Or(c.Format, FormatJSON)
+	c.Collection = cmp.Or(c.Collection, CollectionRecords)
 	if c.Client == "" && c.Library != nil {
 		c.Client = c.Library.Name()
 	}
@@ -119,6 +127,7 @@ func (c *Config) validate() error {
 		c.validateCompression(),
 		c.validateLimits(),
 		c.validateFormat(),
+		c.validateCollection(),
 		c.validateExactlyOnce(),
 	)
 }
@@ -197,6 +206,16 @@ func (c *Config) validateFormat() error {
 		return fmt.Errorf("source: %q is not a URI; write one such as https://shop.example/orders or /shop", text)
 	case source.User != nil:
 		return errors.New("source: contains a user, which every consumer would see")
+	}
+	return nil
+}
+
+func (c *Config) validateCollection() error {
+	switch {
+	case c.Collection != CollectionRecords && c.Collection != CollectionArray:
+		return fmt.Errorf("collection: %q is not offered; use %s or %s", c.Collection, CollectionRecords, CollectionArray)
+	case c.Collection == CollectionArray && c.Format != FormatJSON:
+		return fmt.Errorf("collection: %s needs format: %s, because CloudEvents has no batches in Kafka", CollectionArray, FormatJSON)
 	}
 	return nil
 }

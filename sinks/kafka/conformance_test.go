@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Run(kafka.ClientFranz, func(t *testing.T) { testConformance(t, withFranz) })
+	t.Run("collections in arrays", func(t *testing.T) {
+		testConformance(t, func(c *kafka.Config) { c.Collection = kafka.CollectionArray })
+	})
 	t.Run(kafka.ClientWatermill, func(t *testing.T) { testConformance(t, withWatermill) })
 }
 
@@ -36,6 +40,19 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 		d.OccurredOn = time.Now().UTC().Truncate(time.Microsecond) // a broker deletes old records
 		return d
 	}
+	c := kafka.Config{}
+	client(&c)
+	collected := func(t *testing.T) (all []sinktest.Collected) {
+		for _, r := range cluster.ConsumeAll(t, topic, 0) {
+			all = append(all, sinktest.Collected{
+				ID: headersOf(r)["id"], Raw: append(r.Value, fmt.Sprint(string(r.Key), r.Headers, r.Timestamp)...), Members: arrayIn(t, r),
+			})
+		}
+		return all
+	}
+	if c.Collection != kafka.CollectionArray {
+		collected = nil
+	}
 	sinktest.Run(t, sinktest.Subject{
 		New: func(t *testing.T) sinks.Sink {
 			cluster = kafkatest.Fake(t)
@@ -49,7 +66,8 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 			}
 			return es
 		},
-		Delivery: recent,
+		Collected: collected,
+		Delivery:  recent,
 		Refused: func(n int) *notification.Delivery {
 			d := recent(n)
 			d.Payload = make([]byte, 2<<20)

@@ -37,6 +37,14 @@
 // CloudEvents allows: lower case letters and digits. traceparent, tracestate and
 // Watermill's id keep their own names.
 //
+// # Collections
+//
+// The notifications that the setting collect puts together are written as records like these, in one
+// call. With collection: array they are one record. Its key is the group, its timestamp that of the last
+// notification, and its value a JSON array of whole notifications, with the members of an http sink's
+// envelope: id, type, version, key, occurred_on, metadata, and payload or payload_base64. Its headers are
+// id (the collection's), occurred-on, content-type and _watermill_message_uuid.
+//
 // # The topic
 //
 // A topic that contains {{ is a text/template over the [notification.Envelope]. If it

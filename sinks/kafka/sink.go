@@ -87,6 +87,7 @@ type session struct {
 var (
 	_ sinks.Sink          = (*Sink)(nil)
 	_ sinks.Batcher       = (*Sink)(nil)
+	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
@@ -293,6 +294,11 @@ func (s *Sink) prepare(p *publication) error {
 	if err != nil {
 		return sinks.Invalid(err)
 	}
+	return s.prepareFor(topic, p)
+}
+
+// prepareFor makes the publication's record for a topic.
+func (s *Sink) prepareFor(topic string, p *publication) error {
 	if at := p.envelope.OccurredOn; at.Before(firstTimestamp) || at.After(lastTimestamp) {
 		return classify(s.origin(), topic, fmt.Errorf("%w: it is %s, outside of %s to %s", ErrTimestamp, at.UTC().Format(time.RFC3339), firstTimestamp.Format(time.DateOnly), lastTimestamp.Format(time.DateOnly)))
 	}

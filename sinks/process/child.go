@@ -40,6 +40,7 @@ type child struct {
 	wake      chan struct{} // signals that cancelled is not empty
 
 	exitStatus error // set before exited is closed
+	collects   bool  // the program takes collections; set before ready is closed
 
 	mu         sync.Mutex
 	cause      error // why the child accepts no more deliveries
@@ -65,13 +66,23 @@ type result struct {
 	err     error
 }
 
-// deliver passes a delivery to the program and waits for its result, until ctx ends.
-func (c *child) deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+// parcel is what the program gets in one line: a delivery or a collection.
+type parcel struct {
+	id         string
+	collection bool
+	encode     func(number int64) ([]byte, error)
+}
+
+// deliver passes a parcel to the program and waits for its result, until ctx ends.
+func (c *child) deliver(ctx context.Context, one parcel) (notification.Receipt, error) {
 	began := time.Now()
 	if err := c.awaitHello(ctx); err != nil {
 		return "", err
 	}
-	p, err := c.register(d)
+	if one.collection && !c.collects {
+		return "", sinks.Unavailable(ErrNoCollections)
+	}
+	p, err := c.register(one)
 	if err != nil {
 		return "", err
 	}
@@ -130,20 +141,20 @@ func (c *child) rejection() error {
 	return sinks.Unavailable(c.cause)
 }
 
-// register numbers and encodes a delivery, and adds it to pending.
-func (c *child) register(d *notification.Delivery) (*pending, error) {
+// register numbers and encodes a parcel, and adds it to pending.
+func (c *child) register(one parcel) (*pending, error) {
 	c.mu.Lock()
 	c.last++
 	number := c.last
 	c.mu.Unlock()
-	line, err := encodeDelivery(number, d)
+	line, err := one.encode(number)
 	if err != nil {
 		return nil, sinks.Invalid(err)
 	}
 	if limit := c.sink.config.MaxLineBytes; len(line)-len("\n") > limit {
 		return nil, sinks.Invalid(fmt.Errorf("%w: its line has %d bytes, max_line_bytes is %d", ErrTooLong, len(line)-len("\n"), limit))
 	}
-	p := &pending{number: number, id: d.ID, line: line, result: make(chan result, 1)}
+	p := &pending{number: number, id: one.id, line: line, result: make(chan result, 1)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != nil {

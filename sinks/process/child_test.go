@@ -95,6 +95,8 @@ func (p *program) run() {
 		fmt.Println(`{"line":"hello","error":"I want version 2"}`)
 	case p.is("prints"):
 		fmt.Println("Listening ...")
+	case p.is("takes collections"):
+		fmt.Println(`{"line":"hello","version":1,"collections":true}`)
 	case !p.is("no hello"):
 		fmt.Println(`{"line":"hello","version":1}`)
 	}
@@ -134,7 +136,7 @@ func (p *program) take(line string) {
 	if err := json.Unmarshal([]byte(line), &d); err != nil {
 		panic(err)
 	}
-	if d.Line != "deliver" {
+	if d.Line != "deliver" && d.Line != "collection" {
 		return
 	}
 	var a act

@@ -16,6 +16,9 @@ var (
 	// ErrStalled means that the program has neither read from stdin nor answered for the
 	// whole timeout of a delivery. It is stopped and restarted.
 	ErrStalled = errors.New("the program neither reads nor answers")
+	// ErrNoCollections means that the sink has the setting collect, and the program does not say
+	// in its hello that it takes collections.
+	ErrNoCollections = errors.New(`the program takes no collections: its hello lacks "collections": true, and the sink has the setting collect`)
 )
 
 // Causes of errors of a single delivery.

@@ -118,7 +118,7 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 		case !greeted:
 			if err = r.checkHello(); err == nil {
 				greeted = true
-				c.setReady()
+				c.setReady(r.Collections)
 			}
 		case r.Line == lineHello:
 			err = fmt.Errorf("%w: it says hello twice", ErrProtocol)
@@ -135,9 +135,10 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 }
 
 // setReady records the program's hello, so that deliveries begin.
-func (c *child) setReady() {
+func (c *child) setReady(collects bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.collects = collects
 	c.lastActive = time.Now()
 	close(c.ready)
 	c.logger.Info("the program is ready")

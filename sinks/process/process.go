@@ -59,6 +59,7 @@ type Sink struct {
 
 var (
 	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Opener        = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
@@ -120,6 +121,21 @@ func (s *Sink) Open(context.Context) error {
 // delivery and ctx ends first, the sink sends it a cancel line. The Answers of [Kind] explain
 // the errors.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return s.pass(ctx, parcel{id: d.ID, encode: func(number int64) ([]byte, error) { return encodeDelivery(number, d) }})
+}
+
+// CollectionSize returns 0: a line can have any number of members, up to its length.
+func (s *Sink) CollectionSize() int { return 0 }
+
+// DeliverCollection writes one line for all members, and waits for its answer as Deliver does. A
+// program that does not say in its hello that it takes collections makes the sink unavailable, with
+// ErrNoCollections.
+func (s *Sink) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	return s.pass(ctx, parcel{c.ID, true, func(number int64) ([]byte, error) { return encodeCollection(number, c) }})
+}
+
+// pass passes a parcel to the program.
+func (s *Sink) pass(ctx context.Context, p parcel) (notification.Receipt, error) {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", sinks.Unavailable(fmt.Errorf("no time is left to pass it to the program: %w", err))
@@ -130,7 +146,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", sinks.Unavailable(err)
 	}
-	return c.deliver(ctx, d)
+	return c.deliver(ctx, p)
 }
 
 // CheckHealth returns an unavailable error if the program does not run. If the program was

@@ -56,13 +56,14 @@ func TestConformance(t *testing.T) {
 		return sink
 	}
 	sinktest.Run(t, sinktest.Subject{
-		New:      func(t *testing.T) sinks.Sink { return make(t) },
-		Received: func(t *testing.T) []notification.Envelope { return received(t, c) },
+		New:       func(t *testing.T) sinks.Sink { return make(t, "takes collections") },
+		Received:  func(t *testing.T) []notification.Envelope { return received(t, c) },
+		Collected: func(t *testing.T) []sinktest.Collected { return collected(t, c) },
 		Broken: map[sinks.Class]func(t *testing.T) sinks.Sink{
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return make(t, "broken") },
 		},
 		Stuck: func(t *testing.T) sinks.Sink {
-			c := testConfig(t, "never reads")
+			c := testConfig(t, "takes collections", "never reads")
 			c.Grace = 10 * time.Millisecond
 			sink, err := New(sinks.Instance{}, c)
 			require.NoError(t, err)
@@ -72,30 +73,83 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// readItem is a notification in a line, as a program reads it.
+type readItem struct {
+	ID, Type, Key string
+	Version       int
+	OccurredOn    time.Time `json:"occurred_on"`
+	Metadata      notification.Metadata
+	Payload       json.RawMessage
+	Base64        bool
+}
+
+func (l readItem) envelope(t *testing.T) notification.Envelope {
+	payload := []byte(l.Payload)
+	if l.Base64 {
+		require.NoError(t, json.Unmarshal(l.Payload, &payload))
+	}
+	return notification.Envelope{
+		ID: l.ID, Type: l.Type, Key: l.Key, Version: l.Version, OccurredOn: l.OccurredOn, Metadata: l.Metadata, Payload: payload,
+	}
+}
+
 func received(t *testing.T, c Config) (envelopes []notification.Envelope) {
 	t.Helper()
 	for _, line := range noted(c, journalVariable) {
 		var l struct {
-			Line, ID, Type, Key string
-			Version             int
-			OccurredOn          time.Time `json:"occurred_on"`
-			Metadata            notification.Metadata
-			Payload             json.RawMessage
-			Base64              bool
+			Line string
+			readItem
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &l))
-		if l.Line != "deliver" {
-			continue
+		if l.Line == "deliver" {
+			envelopes = append(envelopes, l.envelope(t))
 		}
-		payload := []byte(l.Payload)
-		if l.Base64 {
-			require.NoError(t, json.Unmarshal(l.Payload, &payload))
-		}
-		envelopes = append(envelopes, notification.Envelope{
-			ID: l.ID, Type: l.Type, Key: l.Key, Version: l.Version, OccurredOn: l.OccurredOn, Metadata: l.Metadata, Payload: payload,
-		})
 	}
 	return envelopes
+}
+
+func collected(t *testing.T, c Config) (collections []sinktest.Collected) {
+	t.Helper()
+	for _, line := range noted(c, journalVariable) {
+		var l struct {
+			Line, ID string
+			Items    []readItem
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		if l.Line != "collection" {
+			continue
+		}
+		_, raw, _ := strings.Cut(line, `"id":`) // number and attempt stand before it
+		one := sinktest.Collected{ID: l.ID, Raw: []byte(raw)}
+		for _, item := range l.Items {
+			one.Members = append(one.Members, item.envelope(t))
+		}
+		collections = append(collections, one)
+	}
+	return collections
+}
+
+func TestAProgramMustSayThatItTakesCollections(t *testing.T) {
+	t.Parallel()
+	c := &sinks.Collection{ID: "c", Group: "g", Attempt: 1, Members: []*notification.Delivery{delivery(t, "plain")}}
+	sink := open(t, testConfig(t))
+	_, err := sink.DeliverCollection(t.Context(), c)
+	require.ErrorIs(t, err, ErrNoCollections)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
+	requireWorks(t, sink)
+
+	config := testConfig(t, "takes collections")
+	config.MaxLineBytes = minMaxLineBytes
+	sink = open(t, config)
+	receipt, err := sink.DeliverCollection(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, notification.Receipt("took c"), receipt)
+	for range 10 {
+		c.Members = append(c.Members, delivery(t, "plain"))
+	}
+	_, err = sink.DeliverCollection(t.Context(), c)
+	require.ErrorIs(t, err, ErrTooLong)
+	require.Equal(t, sinks.ClassInvalid, sinktest.Class(err))
 }
 
 func TestAnswersComeInAnyOrder(t *testing.T) {

@@ -22,10 +22,11 @@ const ProtocolVersion = 1
 
 // Kinds of lines.
 const (
-	lineHello   = "hello"   // the first line in each direction
-	lineDeliver = "deliver" // to the program
-	lineCancel  = "cancel"  // to the program
-	lineAnswer  = "answer"  // from the program
+	lineHello      = "hello"      // the first line in each direction
+	lineDeliver    = "deliver"    // to the program
+	lineCollection = "collection" // to the program, if its hello says that it takes them
+	lineCancel     = "cancel"     // to the program
+	lineAnswer     = "answer"     // from the program
 )
 
 const (
@@ -47,9 +48,23 @@ type helloLine struct {
 }
 
 type deliverLine struct {
-	Line       string                `json:"line"`
-	Delivery   int64                 `json:"delivery"`
-	Attempt    int                   `json:"attempt"`
+	Line     string `json:"line"`
+	Delivery int64  `json:"delivery"`
+	Attempt  int    `json:"attempt"`
+	item
+}
+
+type collectionLine struct {
+	Line     string `json:"line"`
+	Delivery int64  `json:"delivery"`
+	Attempt  int    `json:"attempt"`
+	ID       string `json:"id"`
+	Group    string `json:"group"`
+	Items    []item `json:"items"`
+}
+
+// item is a notification in a line.
+type item struct {
 	ID         string                `json:"id"`
 	Type       string                `json:"type"`
 	Version    int                   `json:"version"`
@@ -76,22 +91,34 @@ func encodeHello(sink string, maxLineBytes int) ([]byte, error) {
 
 // encodeDelivery makes the line of a delivery. The line shares no memory with d.
 func encodeDelivery(number int64, d *notification.Delivery) ([]byte, error) {
-	l := deliverLine{
-		Line: lineDeliver, Delivery: number, Attempt: d.Attempt,
-		ID: d.ID, Type: d.Type, Version: d.Version, Key: d.Key, OccurredOn: d.OccurredOn.UTC(),
-		Metadata: d.Metadata, Payload: json.RawMessage(d.Payload),
-	}
-	if l.Metadata == nil {
-		l.Metadata = notification.Metadata{}
-	}
-	if !d.DeliverAt.IsZero() {
-		at := d.DeliverAt.UTC()
-		l.DeliverAt = &at
-	}
-	if !isJSON(d.Envelope) {
-		l.Base64, l.Payload = true, append([]byte{}, d.Payload...) // encoding/json writes []byte as base64
+	return encode(deliverLine{lineDeliver, number, d.Attempt, itemOf(d.Envelope)})
+}
+
+// encodeCollection makes the line of a collection. The line shares no memory with c.
+func encodeCollection(number int64, c *sinks.Collection) ([]byte, error) {
+	l := collectionLine{lineCollection, number, c.Attempt, c.ID, c.Group, make([]item, len(c.Members))}
+	for i, d := range c.Members {
+		l.Items[i] = itemOf(d.Envelope)
 	}
 	return encode(l)
+}
+
+func itemOf(e *notification.Envelope) item {
+	i := item{
+		ID: e.ID, Type: e.Type, Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn.UTC(),
+		Metadata: e.Metadata, Payload: json.RawMessage(e.Payload),
+	}
+	if i.Metadata == nil {
+		i.Metadata = notification.Metadata{}
+	}
+	if !e.DeliverAt.IsZero() {
+		at := e.DeliverAt.UTC()
+		i.DeliverAt = &at
+	}
+	if !isJSON(e) {
+		i.Base64, i.Payload = true, append([]byte{}, e.Payload...) // encoding/json writes []byte as base64
+	}
+	return i
 }
 
 func encodeCancel(number int64) ([]byte, error) {
@@ -126,7 +153,8 @@ type reply struct {
 	Line string `json:"line"`
 
 	// In a hello.
-	Version int `json:"version"`
+	Version     int  `json:"version"`
+	Collections bool `json:"collections"`
 
 	// In an answer.
 	Delivery *int64   `json:"delivery"`

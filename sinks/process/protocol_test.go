@@ -52,6 +52,11 @@ func TestALineContainsTheWholeNotification(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `{"line":"deliver","delivery":42,"attempt":2,"id":"0198c0de-0000-7000-8000-000000000001","type":"order.placed","version":3,"key":"o-17",`+
 		`"occurred_on":"2026-01-02T03:04:05.678901Z","deliver_at":"2026-01-02T04:00:00Z","metadata":{},"payload":{"order":17}}`+"\n", string(line))
+	line, err = encodeCollection(43, &sinks.Collection{ID: "c-1", Group: "jane", Attempt: 3, Members: []*notification.Delivery{d, d}})
+	require.NoError(t, err)
+	const item = `{"id":"0198c0de-0000-7000-8000-000000000001","type":"order.placed","version":3,"key":"o-17",` +
+		`"occurred_on":"2026-01-02T03:04:05.678901Z","deliver_at":"2026-01-02T04:00:00Z","metadata":{},"payload":{"order":17}}`
+	require.Equal(t, `{"line":"collection","delivery":43,"attempt":3,"id":"c-1","group":"jane","items":[`+item+","+item+"]}\n", string(line))
 	hello, err := encodeHello("shop", 4096)
 	require.NoError(t, err)
 	require.Equal(t, `{"line":"hello","protocol":"waybill-process","versions":[1],"sink":"shop","max_line_bytes":4096}`+"\n", string(hello))

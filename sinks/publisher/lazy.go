@@ -25,6 +25,7 @@ type Lazy struct {
 
 var (
 	_ sinks.Sink          = (*Lazy)(nil)
+	_ sinks.Collector     = (*Lazy)(nil)
 	_ sinks.Closer        = (*Lazy)(nil)
 	_ sinks.HealthChecker = (*Lazy)(nil)
 )
@@ -55,6 +56,15 @@ func NewLazy(connect func(context.Context) (message.Publisher, error), c Config)
 // Deliver publishes one message, as [Sink.Deliver] does, once there is a connection.
 func (l *Lazy) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	return l.sink.Deliver(ctx, d)
+}
+
+// CollectionSize returns 0: a collection can have any number of members.
+func (l *Lazy) CollectionSize() int { return l.sink.CollectionSize() }
+
+// DeliverCollection publishes the messages of all members, as [Sink.DeliverCollection] does, once there
+// is a connection.
+func (l *Lazy) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	return l.sink.DeliverCollection(ctx, c)
 }
 
 // CheckHealth connects, and checks the publisher's health if it is a [sinks.HealthChecker].
@@ -91,16 +101,11 @@ type attempt struct {
 }
 
 func (l *lazyPublisher) Publish(topic string, messages ...*message.Message) error {
-	for _, m := range messages {
-		p, err := l.get(m.Context())
-		if err != nil {
-			return err
-		}
-		if err := p.Publish(topic, m); err != nil {
-			return err
-		}
+	p, err := l.get(messages[0].Context()) // a sink publishes at least one, and all with its context
+	if err != nil {
+		return err
 	}
-	return nil
+	return p.Publish(topic, messages...)
 }
 
 // get returns the current publisher. If there is none, or it has lost its connection, get calls

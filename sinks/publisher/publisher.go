@@ -101,8 +101,9 @@ type Sink struct {
 }
 
 var (
-	_ sinks.Sink   = (*Sink)(nil)
-	_ sinks.Closer = (*Sink)(nil)
+	_ sinks.Sink      = (*Sink)(nil)
+	_ sinks.Collector = (*Sink)(nil)
+	_ sinks.Closer    = (*Sink)(nil)
 )
 
 // New returns a sink that owns p and closes it. p.Publish must return only after the
@@ -130,14 +131,38 @@ func New(p message.Publisher, c Config) (*Sink, error) {
 // ones of its key. So the publisher's timeouts should be shorter than the sink's. A
 // failure after ctx has ended is reported as the context's error.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
 	topic, err := s.topic(d.Envelope)
 	if err != nil {
 		return "", sinks.Invalid(err)
 	}
-	err = s.publisher.Publish(topic, newMessage(ctx, d.Envelope))
+	return s.publish(ctx, topic, d)
+}
+
+// CollectionSize returns 0: a collection can have any number of members.
+func (s *Sink) CollectionSize() int { return 0 }
+
+// DeliverCollection publishes the messages of all members in one call of the publisher, in order. They
+// are those of single notifications, and must have the same topic; otherwise the collection is invalid,
+// with a [*sinks.DifferError]. Receipt and errors are those of [Sink.Deliver]. If the call fails, some
+// messages may have been published, and come again with all others.
+func (s *Sink) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	topic, err := sinks.Common(c, "topic", func(d *notification.Delivery) (string, error) { return s.topic(d.Envelope) })
+	if err != nil {
+		return "", err
+	}
+	return s.publish(ctx, topic, c.Members...)
+}
+
+// publish publishes to a topic, unless ctx has ended.
+func (s *Sink) publish(ctx context.Context, topic string, deliveries ...*notification.Delivery) (notification.Receipt, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	messages := make([]*message.Message, len(deliveries))
+	for i, d := range deliveries {
+		messages[i] = newMessage(ctx, d.Envelope)
+	}
+	err := s.publisher.Publish(topic, messages...)
 	switch {
 	case err == nil:
 		return notification.Receipt("published to " + topic), nil

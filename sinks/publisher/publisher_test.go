@@ -107,6 +107,36 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// calls is a publisher that counts the messages of its calls.
+type calls struct{ messages []int }
+
+func (c *calls) Publish(_ string, messages ...*message.Message) error {
+	c.messages = append(c.messages, len(messages))
+	return nil
+}
+func (c *calls) Close() error { return nil }
+
+func TestACollectionIsOneCallForOneTopic(t *testing.T) {
+	to := new(calls)
+	lazy, err := publisher.NewLazy(func(context.Context) (message.Publisher, error) { return to, nil }, publisher.Config{Topic: "shop.{{.Type}}"})
+	require.NoError(t, err)
+	c := &sinks.Collection{ID: "c", Group: "g", Attempt: 1, Members: []*notification.Delivery{sinktest.NewDelivery(1), sinktest.NewDelivery(2)}}
+	for _, sink := range []sinks.Collector{newSink(t, to, "shop.{{.Type}}"), lazy} {
+		receipt, err := sink.DeliverCollection(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, notification.Receipt("published to shop.sinktest.happened"), receipt)
+	}
+	require.Equal(t, []int{2, 2}, to.messages)
+
+	c.Members[1].Type = "other"
+	_, err = lazy.DeliverCollection(t.Context(), c)
+	require.Equal(t, sinks.ClassInvalid, sinktest.Class(err))
+	differ := new(sinks.DifferError)
+	require.ErrorAs(t, err, &differ)
+	require.Equal(t, "topic", differ.Setting)
+	require.Len(t, to.messages, 2)
+}
+
 // unanswered is a publisher whose broker does not answer.
 type unanswered struct{ ended chan struct{} }
 

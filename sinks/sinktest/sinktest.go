@@ -72,6 +72,11 @@ type Subject struct {
 	// arrives.
 	Received func(t *testing.T) []notification.Envelope
 
+	// Collected returns copies of the collections that the destination of the last New has
+	// accepted, oldest first. nil means that their members arrive one by one, and Received
+	// returns them.
+	Collected func(t *testing.T) []Collected
+
 	// Delivery makes the n-th delivery, with a unique ID, for a sink that accepts only some
 	// payloads. nil means [NewDelivery].
 	Delivery func(n int) *notification.Delivery
@@ -100,8 +105,8 @@ type Subject struct {
 }
 
 // Run checks the subject against the contracts of [sinks.Sink], [sinks.Opener],
-// [sinks.Closer], [sinks.HealthChecker] and [sinks.Batcher], with a subtest for each rule. It
-// leaves out rules that need a field of the Subject that is nil.
+// [sinks.Closer], [sinks.HealthChecker], [sinks.Batcher] and [sinks.Collector], with a subtest for
+// each rule. It leaves out rules that need a field of the Subject that is nil.
 func Run(t *testing.T, s Subject) {
 	if s.Delivery == nil {
 		s.Delivery = NewDelivery
@@ -130,6 +135,7 @@ func Run(t *testing.T, s Subject) {
 		t.Run("a stuck sink can be closed", func(t *testing.T) { s.testCloseStuck(t, s.Stuck(t)) })
 	}
 	t.Run("batches", s.testBatches)
+	t.Run("collections", s.testCollections)
 }
 
 func (s Subject) testOrder(t *testing.T) {
@@ -328,7 +334,7 @@ func (s Subject) testCloseInFlight(t *testing.T) {
 	requireNoLeaks(t, before)
 }
 
-// deliverClosing makes a delivery, alone and, if the sink makes batches, in a batch. If
+// deliverClosing makes a delivery, alone and, if the sink can, in a batch and in a collection. If
 // mayFail returns true, because the sink is being closed, an error that is not permanent is
 // accepted.
 func (s Subject) deliverClosing(ctx context.Context, t *testing.T, sink sinks.Sink, d *notification.Delivery, mayFail func() bool) {
@@ -343,6 +349,10 @@ func (s Subject) deliverClosing(ctx context.Context, t *testing.T, sink sinks.Si
 		for _, r := range b.DeliverBatch(ctx, []*notification.Delivery{d}) {
 			check(r.Err)
 		}
+	}
+	if c, ok := sink.(sinks.Collector); ok {
+		_, err := c.DeliverCollection(ctx, &sinks.Collection{ID: notification.NewID(), Group: "one", Attempt: 1, Members: []*notification.Delivery{d}})
+		check(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package sinktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -136,7 +137,55 @@ func batchSubject(deliver func(*batches, context.Context, []*notification.Delive
 	return s
 }
 
+// collections is a memory sink that takes collections.
+type collections struct {
+	*memory
+	collected []sinktest.Collected
+	// deliver replaces DeliverCollection unless it is nil.
+	deliver func(*collections, context.Context, *sinks.Collection) (notification.Receipt, error)
+}
+
+func (s *collections) CollectionSize() int { return 0 }
+
+func (s *collections) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	if s.deliver != nil {
+		return s.deliver(s, ctx, c)
+	}
+	return s.take(ctx, c, "")
+}
+
+// take keeps a collection; about is part of what arrived.
+func (s *collections) take(ctx context.Context, c *sinks.Collection, about string) (notification.Receipt, error) {
+	arrived := sinktest.Collected{ID: c.ID, Raw: []byte(c.ID + about)}
+	one := new(memory)
+	for _, d := range c.Members {
+		if _, err := one.Deliver(ctx, d); err != nil {
+			return "", err
+		}
+	}
+	arrived.Members = one.received
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.collected = append(s.collected, arrived)
+	return "memory", nil
+}
+
+// collectionSubject returns a subject with the collections sink. deliver replaces DeliverCollection
+// unless it is nil.
+func collectionSubject(deliver func(*collections, context.Context, *sinks.Collection) (notification.Receipt, error)) sinktest.Subject {
+	s := subject(nil)
+	var current *collections
+	s.New = func(*testing.T) sinks.Sink {
+		current = &collections{memory: new(memory), deliver: deliver}
+		return current
+	}
+	s.Received = func(*testing.T) []notification.Envelope { return current.received }
+	s.Collected = func(*testing.T) []sinktest.Collected { return current.collected }
+	return s
+}
+
 func TestACorrectSinkPasses(t *testing.T) {
+	t.Run("in collections", func(t *testing.T) { sinktest.Run(t, collectionSubject(nil)) })
 	t.Run("without batches", func(t *testing.T) { sinktest.Run(t, subject(nil)) })
 	t.Run("in ordered batches", func(t *testing.T) { sinktest.Run(t, batchSubject(nil)) })
 	t.Run("in unordered batches", func(t *testing.T) {
@@ -333,6 +382,60 @@ var wrong = map[string]struct {
 	}},
 	"continues a key after a failure": {"batches/later deliveries of a refused one's key fail", func() sinktest.Subject {
 		return batchSubject(deliverEach)
+	}},
+	"does not pass on the id of a collection": {"collections/all members arrive in order", func() sinktest.Subject {
+		return collectionSubject(func(s *collections, ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+			other := *c
+			other.ID = c.Members[0].ID
+			return s.take(ctx, &other, "")
+		})
+	}},
+	"loses the last member": {"collections/all members arrive in order", func() sinktest.Subject {
+		return collectionSubject(func(s *collections, ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+			other := *c
+			other.Members = c.Members[:len(c.Members)-1]
+			return s.take(ctx, &other, "")
+		})
+	}},
+	"repeats a collection differently": {"collections/a repeat is the same", func() sinktest.Subject {
+		return collectionSubject(func(s *collections, ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+			return s.take(ctx, c, fmt.Sprint(c.Attempt))
+		})
+	}},
+	"sorts the members in place": {"collections/all members arrive in order", func() sinktest.Subject {
+		return collectionSubject(func(s *collections, ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+			receipt, err := s.take(ctx, c, "")
+			slices.Reverse(c.Members)
+			return receipt, err
+		})
+	}},
+	"keeps the members": {"collections/parallel collections all arrive", func() sinktest.Subject {
+		return collectionSubject(func(s *collections, _ context.Context, c *sinks.Collection) (notification.Receipt, error) {
+			arrived := sinktest.Collected{ID: c.ID}
+			for _, d := range c.Members {
+				arrived.Members = append(arrived.Members, *d.Envelope)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.collected = append(s.collected, arrived)
+			return "kept", nil
+		})
+	}},
+	"skips a refused member": {"collections/a refused member is permanent", func() sinktest.Subject {
+		return collectionSubject(func(s *collections, ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+			other := *c
+			other.Members = slices.DeleteFunc(slices.Clone(c.Members), func(d *notification.Delivery) bool { return d.Type == refused })
+			return s.take(ctx, &other, "")
+		})
+	}},
+	"ends a cancelled collection with a permanent error": {"collections/a cancelled collection ends soon", func() sinktest.Subject {
+		return collectionSubject(func(s *collections, ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+			receipt, err := s.take(ctx, c, "")
+			if err != nil {
+				err = sinks.Permanent(err)
+			}
+			return receipt, err
+		})
 	}},
 	"reports a stuck delivery as delivered": {"a stuck delivery can be cancelled", func() sinktest.Subject {
 		s := subject(nil)

@@ -102,7 +102,7 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 		if err != nil {
 			return err
 		}
-		options := []nats.PubOpt{nats.AckWait(c.config.Timeout), nats.MsgId(headerValue(call.id))}
+		options := []nats.PubOpt{nats.AckWait(c.config.Timeout), nats.MsgId(headerValue(call.prefix + m.UUID))}
 		if c.config.Stream != "" {
 			options = append(options, nats.ExpectStream(c.config.Stream))
 		}

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -41,6 +40,7 @@ type Sink struct {
 
 var (
 	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
@@ -68,8 +68,19 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // Deliver publishes one message. The receipt is "published to SUBJECT", and says if the stream
 // already had the message.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return s.retry(ctx, d.Sink, func(ctx context.Context) (notification.Receipt, error) { return s.Lazy.Deliver(ctx, d) })
+}
+
+// DeliverCollection publishes the messages of all members, one after another, as [publisher.Sink.DeliverCollection]
+// does. A stream drops those that it has already stored, so a repeat adds only what is missing.
+func (s *Sink) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	return s.retry(ctx, c.Sink, func(ctx context.Context) (notification.Receipt, error) { return s.Lazy.DeliverCollection(ctx, c) })
+}
+
+// retry makes a call until its connection is not retired.
+func (s *Sink) retry(ctx context.Context, sink string, deliver func(context.Context) (notification.Receipt, error)) (notification.Receipt, error) {
 	for {
-		receipt, err := s.deliver(ctx, d)
+		receipt, err := s.call(ctx, sink, deliver)
 		if !errors.Is(err, errRetired) {
 			return receipt, s.secrets.Error(err)
 		}
@@ -85,9 +96,9 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	}
 }
 
-func (s *Sink) deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	call := &call{id: s.messageID(d)}
-	receipt, err := s.Lazy.Deliver(context.WithValue(ctx, callKey{}, call), d)
+func (s *Sink) call(ctx context.Context, sink string, deliver func(context.Context) (notification.Receipt, error)) (notification.Receipt, error) {
+	call := &call{prefix: s.prefix(sink)}
+	receipt, err := deliver(context.WithValue(ctx, callKey{}, call))
 	switch {
 	case err == nil && call.duplicateOf != "":
 		return notification.Receipt(fmt.Sprintf("%s: a duplicate, which stream %s already has", receipt, call.duplicateOf)), nil
@@ -97,14 +108,16 @@ func (s *Sink) deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return receipt, err
 }
 
-// messageID returns the id by which a stream recognizes duplicates. It is the same for each attempt,
-// and differs between sinks, because several sinks may write to one stream.
-func (s *Sink) messageID(d *notification.Delivery) string {
-	parts := slices.Compact([]string{s.name, d.Sink, d.ID})
-	if parts[0] == "" {
-		parts = parts[1:]
+// prefix returns what stands before the notification's id in the id by which a stream recognizes duplicates. That is the
+// same for each attempt, and differs between sinks, because several sinks may write to one stream.
+func (s *Sink) prefix(sink string) string {
+	prefix := ""
+	for _, name := range slices.Compact([]string{s.name, sink}) {
+		if name != "" {
+			prefix += name + "/"
+		}
 	}
-	return strings.Join(parts, "/")
+	return prefix
 }
 
 // Close closes the current connection, and ends a running attempt to connect.
@@ -116,7 +129,7 @@ func (s *Sink) Close(ctx context.Context) error {
 // call passes values between a delivery and the connection, because a publisher gets only a message
 // and returns only an error.
 type call struct {
-	id          string
+	prefix      string // of the ids of messages
 	connected   bool
 	duplicateOf string // the stream that already had the message; "" if none
 }
@@ -127,5 +140,5 @@ func callOf(m *message.Message) *call {
 	if c, ok := m.Context().Value(callKey{}).(*call); ok {
 		return c
 	}
-	return &call{id: m.UUID}
+	return new(call)
 }

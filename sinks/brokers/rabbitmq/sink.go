@@ -41,6 +41,7 @@ type Sink struct {
 
 var (
 	_ sinks.Sink          = (*Sink)(nil)
+	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
@@ -67,8 +68,18 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 
 // Deliver publishes one message, as [publisher.Lazy.Deliver] does.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	return s.retry(func() (notification.Receipt, error) { return s.Lazy.Deliver(ctx, d) })
+}
+
+// DeliverCollection publishes the messages of all members, as [publisher.Lazy.DeliverCollection] does.
+func (s *Sink) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
+	return s.retry(func() (notification.Receipt, error) { return s.Lazy.DeliverCollection(ctx, c) })
+}
+
+// retry makes a call until its connection is not retired.
+func (s *Sink) retry(call func() (notification.Receipt, error)) (notification.Receipt, error) {
 	for {
-		receipt, err := s.Lazy.Deliver(ctx, d)
+		receipt, err := call()
 		if !errors.Is(err, errRetired) {
 			return receipt, s.credentials.Error(err)
 		}

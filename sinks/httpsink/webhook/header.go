@@ -12,9 +12,10 @@ const (
 	HeaderKey        = "Waybill-Key"         // the ordering key; absent without one
 	HeaderOccurredOn = "Waybill-Occurred-On" // RFC 3339 in UTC, to the microsecond
 	HeaderAttempt    = "Waybill-Attempt"     // from 1
+	HeaderGroup      = "Waybill-Group"       // the group of a collection, whose id is then HeaderID
 
-	// HeaderIdempotencyKey is the id again, under a customary name. For a batch, it is the
-	// id of the batch.
+	// HeaderIdempotencyKey is the id again, under a customary name. For a batch or a collection,
+	// it is the id of that.
 	HeaderIdempotencyKey = "Idempotency-Key"
 
 	// HeaderMetaPrefix and a name form the header of metadata that the configuration lists.

@@ -39,6 +39,9 @@ const unavailableFor = 10 * time.Second
 //	unavailable    503 with Retry-After of 10 s: the sender waits, and uses up no attempt
 //	permanent      422: the delivery is dead at the sender
 //
+// A request with a collection goes to the sink as one, if it is a [sinks.Collector]; otherwise it is
+// answered with 422.
+//
 // Some requests are refused before they reach the sink. A method other than POST and PUT is
 // answered with 405, and a bad signature with 401: the sender then waits, because one of the
 // two has a wrong setting. A body that is too large is answered with 413, and a signed body
@@ -71,21 +74,20 @@ type receiveHandler struct {
 }
 
 func (h *receiveHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var e *notification.Envelope
+	var a *arrival
 	if !h.from.accept(w, r, func() (err error) {
-		e, err = h.from.envelope(w, r)
+		a, err = h.read(w, r)
 		return err
 	}) {
 		return
 	}
-	d := &notification.Delivery{Envelope: e, Sink: cmp.Or(h.from.Sink, "webhook"), Attempt: attemptOf(r)}
-	err := h.deliver(r.Context(), d)
+	err := a.deliver(r.Context())
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	class, until := sinks.Classify(err)
-	h.from.logger().WarnContext(r.Context(), "a received notification was not delivered", "type", e.Type, "id", e.ID, "class", class.String(), "error", err)
+	h.from.logger().WarnContext(r.Context(), "a received "+a.kind+" was not delivered", "type", a.typ, "id", a.id, "class", class.String(), "error", err)
 	switch class {
 	case sinks.ClassThrottled:
 		setRetryAfter(w, time.Until(until))
@@ -100,15 +102,47 @@ func (h *receiveHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// arrival is what a request has: a notification or a collection of them.
+type arrival struct {
+	kind, id, typ string
+	call          func(context.Context) (notification.Receipt, error)
+}
+
+// read verifies and reads a request.
+func (h *receiveHandler) read(w http.ResponseWriter, r *http.Request) (*arrival, error) {
+	id, body, err := h.from.open(w, r)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parse(id, body)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Items != nil:
+		c, err := h.from.collection(r, m)
+		collector, ok := h.sink.(sinks.Collector)
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: it is a collection, and the sink takes none", ErrEnvelope)
+		}
+		return &arrival{"collection", id, "", func(ctx context.Context) (notification.Receipt, error) { return collector.DeliverCollection(ctx, c) }}, err
+	}
+	e, err := envelopeOf(&m.Message)
+	if err != nil {
+		return nil, err
+	}
+	d := h.from.delivery(r, e)
+	return &arrival{"notification", id, e.Type, func(ctx context.Context) (notification.Receipt, error) { return h.sink.Deliver(ctx, d) }}, nil
+}
+
 // deliver calls the sink, and returns an error if it panics. Without an answer, the sender would
 // assume that the connection was lost, and repeat the request at once.
-func (h *receiveHandler) deliver(ctx context.Context, d *notification.Delivery) (err error) {
+func (a *arrival) deliver(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the sink panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	_, err = h.sink.Deliver(ctx, d)
+	_, err = a.call(ctx)
 	return err
 }
 

@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"encoding/base64"
@@ -18,7 +19,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
+	"github.com/waybill-go/waybill/sinks/internal/envelope"
 )
 
 // DefaultMaxRequestBytes is the default of Receiver.MaxBytes: 2 MiB. That is enough for the
@@ -65,27 +68,51 @@ func Envelope(r *http.Request, secrets ...string) (*notification.Envelope, error
 //
 // A request can come twice, so remember the ids.
 func (v Receiver) Envelope(r *http.Request) (*notification.Envelope, error) {
-	return v.envelope(nil, r)
-}
-
-// envelope is Envelope for a server: if w is not nil, the server closes the connection after a
-// body that is too large.
-func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notification.Envelope, error) {
-	id, body, err := v.open(w, r)
+	id, body, err := v.open(nil, r)
 	if err != nil {
 		return nil, err
 	}
-	var m struct {
-		ID            string                `json:"id"`
-		Type          string                `json:"type"`
-		Version       int                   `json:"version"`
-		Key           string                `json:"key"`
-		OccurredOn    time.Time             `json:"occurred_on"`
-		Metadata      notification.Metadata `json:"metadata"`
-		Payload       json.RawMessage       `json:"payload"`
-		PayloadBase64 []byte                `json:"payload_base64"`
+	m, err := parse(id, body)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(body, &m); err != nil {
+	return envelopeOf(&m.Message)
+}
+
+// Collection verifies and reads a request like [Receiver.Collection], with these secrets.
+func Collection(r *http.Request, secrets ...string) (*sinks.Collection, error) {
+	return Receiver{Secrets: secrets}.Collection(r)
+}
+
+// Collection verifies and reads a request with a collection in the format envelope, which an http
+// sink with the setting collect sends. Its errors are those of [Receiver.Envelope]. A collection may
+// be larger than a notification: see Receiver.MaxBytes.
+//
+// A request can come twice, so remember the ids of collections: a repeat has the same id and the same
+// members. The attempt comes from a header that is not signed.
+func (v Receiver) Collection(r *http.Request) (*sinks.Collection, error) {
+	id, body, err := v.open(nil, r)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parse(id, body)
+	if err != nil {
+		return nil, err
+	}
+	return v.collection(r, m)
+}
+
+// message is the body of a request: an envelope, or a collection with items.
+type message struct {
+	envelope.Message
+	Group string              `json:"group"`
+	Items []*envelope.Message `json:"items"`
+}
+
+// parse parses the body of a request with the signed id.
+func parse(id string, body []byte) (*message, error) {
+	m := new(message)
+	if err := json.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvelope, err)
 	}
 	// A payload in another format, signed with the same secret, could look like an envelope.
@@ -93,17 +120,39 @@ func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notificatio
 	if m.ID != id {
 		return nil, fmt.Errorf("%w: its id %q is not the signed id %q", ErrEnvelope, m.ID, id)
 	}
-	payload := []byte(m.Payload)
-	if m.PayloadBase64 != nil {
-		payload = m.PayloadBase64
-	}
-	e := &notification.Envelope{
-		ID: m.ID, Type: m.Type, Version: m.Version, Key: m.Key, OccurredOn: m.OccurredOn.UTC(), Metadata: m.Metadata, Payload: payload,
-	}
-	if err := e.Validate(); err != nil {
+	return m, nil
+}
+
+func envelopeOf(m *envelope.Message) (*notification.Envelope, error) {
+	e, err := m.Envelope()
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvelope, err)
 	}
 	return e, nil
+}
+
+// delivery returns an envelope as a delivery to the receiver's sink.
+func (v Receiver) delivery(r *http.Request, e *notification.Envelope) *notification.Delivery {
+	return &notification.Delivery{Envelope: e, Sink: cmp.Or(v.Sink, "webhook"), Attempt: attemptOf(r)}
+}
+
+func (v Receiver) collection(r *http.Request, m *message) (*sinks.Collection, error) {
+	if len(m.Items) == 0 || m.Group == "" {
+		return nil, fmt.Errorf("%w: it is not a collection with group and items", ErrEnvelope)
+	}
+	c := &sinks.Collection{ID: m.ID, Group: m.Group}
+	for _, item := range m.Items {
+		if item == nil {
+			return nil, fmt.Errorf("%w: an item is null", ErrEnvelope)
+		}
+		e, err := envelopeOf(item)
+		if err != nil {
+			return nil, err
+		}
+		c.Members = append(c.Members, v.delivery(r, e))
+	}
+	c.Sink, c.Attempt = c.Members[0].Sink, c.Members[0].Attempt
+	return c, nil
 }
 
 // open verifies a request, and returns its signed parts: the notification's id and the body.
