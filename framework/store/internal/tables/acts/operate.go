@@ -122,8 +122,8 @@ type chosen struct {
 	collection store.CollectionRef // its closed collection, if it is in one
 }
 
-// batch selects the deliveries of a batch that fulfil a condition, lets change change them, and counts them.
-func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, condition string, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
+// batch selects the deliveries of a batch that fulfil a condition, lets change change them, and counts those.
+func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, condition string, change func(tx *sql.Tx, batch []chosen) (int, error)) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
 	sinks := []string{b.Filter.Sink}
 	err := t.operate(ctx, step, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
@@ -131,14 +131,14 @@ func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBat
 		if err != nil {
 			return nil, err
 		}
-		result.Changed, result.Done = len(batch), len(batch) < b.Limit
+		result.Changed, result.Done = 0, len(batch) < b.Limit
 		if len(batch) > 0 {
 			result.Last, changed = batch[len(batch)-1].Ref, sinks
-			if err := change(tx, batch); err != nil {
+			if result.Changed, err = change(tx, batch); err != nil {
 				return nil, err
 			}
 		}
-		return changed, t.run.Count(ctx, tx, b.Action, len(batch))
+		return changed, t.run.Count(ctx, tx, b.Action, result.Changed)
 	})
 	return result, err
 }
@@ -150,24 +150,26 @@ func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch, cond
 	return tables.List(ctx, t.run, tx, func(rows *sql.Rows, c *chosen) error {
 		return rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind, &c.collection.Group, &c.collection.Number)
 	}, `SELECT "offset", id, "key", state = 'dead', "key" <> '' AND EXISTS (
-			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`), collect_group, collection
-		FROM {parked} p WHERE ? ORDER BY "offset", id {limit} ? {whole parked}`, where, b.Limit)
+			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`), collect_group, CASE WHEN state IN ('dead', 'collecting') THEN collection ELSE '' END
+		FROM {parked} p WHERE ? ORDER BY "offset", id {limit} ? {whole parked collections}`, where, b.Limit)
 }
 
-// Requeue makes deliveries due; see store.Operator.
+// Requeue makes deliveries due; see store.Operator. A collection comes back as a whole: it has its number still, under
+// which its sink may know the members.
 func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	b.Filter.States = requeueable(b.Filter.States)
-	// Of a collection that is not dead, the first member is enough.
-	result, err := t.batch(ctx, failpoint.Requeue, b, `(p.state <> 'collecting' OR p.due_at IS NOT NULL)`, func(tx *sql.Tx, batch []chosen) error {
-		batch, collected := apart(batch)
+	// The first member stands for a collection that is not dead, and nothing for an open one.
+	result, err := t.batch(ctx, failpoint.Requeue, b, `(p.state <> 'collecting' OR p.due_at IS NOT NULL)`, func(tx *sql.Tx, batch []chosen) (int, error) {
+		batch, collections := apart(batch)
+		members, err := t.run.ReopenCollections(ctx, tx, b.Filter.Sink, collections)
+		if err != nil {
+			return 0, err
+		}
 		due, wait := inOrder(batch)
-		if err := t.setState(ctx, tx, b.Filter.Sink, collected, store.StateCollecting, tables.SQL(onceNow)); err != nil {
-			return err
-		}
 		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, tables.SQL(`NULL`)); err != nil {
-			return err
+			return 0, err
 		}
-		return t.setState(ctx, tx, b.Filter.Sink, due, store.StateRetrying, tables.SQL(onceNow))
+		return len(batch) + int(members), t.setState(ctx, tx, b.Filter.Sink, due, store.StateRetrying, tables.SQL(onceNow))
 	})
 	if err != nil {
 		return result, t.run.Failed(err, "requeue parked deliveries of %s", b.Filter.Sink)
@@ -175,17 +177,19 @@ func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBa
 	return result, nil
 }
 
-// apart returns the members of collections apart from the others. They come back as they were collected, and
-// so does a collection that is tried again.
-func apart(batch []chosen) (others []chosen, collected []store.Ref) {
+// apart returns the closed collections of a batch, and the other deliveries.
+func apart(batch []chosen) (others []chosen, collections []store.CollectionRef) {
+	known := make(map[store.CollectionRef]bool)
 	for _, c := range batch {
-		if c.collection.Number != "" {
-			collected = append(collected, c.Ref)
-		} else {
+		switch {
+		case c.collection.Number == "":
 			others = append(others, c)
+		case !known[c.collection]:
+			known[c.collection] = true
+			collections = append(collections, c.collection)
 		}
 	}
-	return others, collected
+	return others, collections
 }
 
 // requeueable returns the states of a filter that Requeue accepts.
@@ -239,45 +243,27 @@ func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 	return nil
 }
 
-// Discard deletes deliveries; see store.Operator.
+// Discard deletes deliveries; see store.Operator. Collections go on without their members, and end if they have none.
 func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	result, err := t.batch(ctx, failpoint.Discard, b, `true`, func(tx *sql.Tx, batch []chosen) error {
+	result, err := t.batch(ctx, failpoint.Discard, b, `true`, func(tx *sql.Tx, batch []chosen) (int, error) {
 		refs := make([]store.Ref, len(batch))
 		for i, c := range batch {
 			refs[i] = c.Ref
 		}
 		if err := t.run.Unpark(ctx, tx, b.Filter.Sink, refs); err != nil {
-			return err
+			return 0, err
 		}
-		return t.remain(ctx, tx, b.Filter.Sink, batch)
+		_, collections := apart(batch)
+		empty, err := t.run.BeginCollections(ctx, tx, b.Filter.Sink, collections)
+		if err != nil {
+			return 0, err
+		}
+		return len(batch), t.run.EndCollections(ctx, tx, b.Filter.Sink, empty)
 	})
 	if err != nil {
 		return result, t.run.Failed(err, "discard parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
-}
-
-// remain makes the closed collections due from which members were discarded, perhaps the first one, and ends
-// those of which nothing is left.
-func (t *Acts) remain(ctx context.Context, tx *sql.Tx, sink string, discarded []chosen) error {
-	touched := make(map[store.CollectionRef]bool)
-	for _, c := range discarded {
-		if c.collection.Number == "" || touched[c.collection] {
-			continue
-		}
-		touched[c.collection] = true
-		left, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, updated_at = {now} WHERE sink = ? AND collect_group = ? AND collect_group <> '' AND collection = ? AND state = 'collecting'`,
-			tables.SQL(onceNow), sink, c.collection.Group, c.collection.Number)
-		if err != nil {
-			return err
-		}
-		if left == 0 {
-			if err := t.run.EndCollections(ctx, tx, sink, []store.CollectionRef{c.collection}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // Pause stops or resumes deliveries to a sink; see store.Operator.
