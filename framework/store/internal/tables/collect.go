@@ -129,19 +129,17 @@ func (r *Runner) BeginCollections(ctx context.Context, tx *sql.Tx, sink string, 
 	return empty, nil
 }
 
-// ReopenCollections makes dead collections due as they were, and tries others again at once. It returns how many
-// members they have.
-func (r *Runner) ReopenCollections(ctx context.Context, tx *sql.Tx, sink string, collections []store.CollectionRef) (members int64, err error) {
+// ReopenCollections makes dead collections due as they were, and tries others again at once.
+func (r *Runner) ReopenCollections(ctx context.Context, tx *sql.Tx, sink string, collections []store.CollectionRef) error {
 	for number, groups := range numbered(collections) {
-		n, err := r.Exec(ctx, tx, `UPDATE {parked} SET state = 'collecting', due_at = NULL, attempt = 0, hook_error = '', hook_failures = 0, updated_at = {now}
+		_, err := r.Exec(ctx, tx, `UPDATE {parked} SET state = 'collecting', due_at = NULL, attempt = 0, hook_error = '', hook_failures = 0, updated_at = {now}
 			WHERE ? AND state IN ('dead', 'collecting')`, InCollections(sink, number, groups))
 		if err != nil {
-			return members, err
+			return err
 		}
-		members += n
 	}
-	_, err = r.BeginCollections(ctx, tx, sink, collections)
-	return members, err
+	_, err := r.BeginCollections(ctx, tx, sink, collections)
+	return err
 }
 
 // InCollections is the condition that parked deliveries are in closed collections with one number, which is that of

@@ -122,8 +122,8 @@ type chosen struct {
 	collection store.CollectionRef // its closed collection, if it is in one
 }
 
-// batch selects the deliveries of a batch that fulfil a condition, lets change change them, and counts those.
-func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, condition string, change func(tx *sql.Tx, batch []chosen) (int, error)) (store.ParkedBatchResult, error) {
+// batch selects the deliveries of a batch that fulfil a condition, lets change change them, and counts them.
+func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, condition string, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
 	sinks := []string{b.Filter.Sink}
 	err := t.operate(ctx, step, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
@@ -131,14 +131,14 @@ func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBat
 		if err != nil {
 			return nil, err
 		}
-		result.Changed, result.Done = 0, len(batch) < b.Limit
+		result.Changed, result.Done = len(batch), len(batch) < b.Limit
 		if len(batch) > 0 {
 			result.Last, changed = batch[len(batch)-1].Ref, sinks
-			if result.Changed, err = change(tx, batch); err != nil {
+			if err := change(tx, batch); err != nil {
 				return nil, err
 			}
 		}
-		return changed, t.run.Count(ctx, tx, b.Action, result.Changed)
+		return changed, t.run.Count(ctx, tx, b.Action, len(batch))
 	})
 	return result, err
 }
@@ -155,21 +155,20 @@ func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch, cond
 }
 
 // Requeue makes deliveries due; see store.Operator. A collection comes back as a whole: it has its number still, under
-// which its sink may know the members.
+// which its sink may know the members. Those that are not in the batch are not counted.
 func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	b.Filter.States = requeueable(b.Filter.States)
 	// The first member stands for a collection that is not dead, and nothing for an open one.
-	result, err := t.batch(ctx, failpoint.Requeue, b, `(p.state <> 'collecting' OR p.due_at IS NOT NULL)`, func(tx *sql.Tx, batch []chosen) (int, error) {
+	result, err := t.batch(ctx, failpoint.Requeue, b, `(p.state <> 'collecting' OR p.due_at IS NOT NULL)`, func(tx *sql.Tx, batch []chosen) error {
 		batch, collections := apart(batch)
-		members, err := t.run.ReopenCollections(ctx, tx, b.Filter.Sink, collections)
-		if err != nil {
-			return 0, err
+		if err := t.run.ReopenCollections(ctx, tx, b.Filter.Sink, collections); err != nil {
+			return err
 		}
 		due, wait := inOrder(batch)
 		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, tables.SQL(`NULL`)); err != nil {
-			return 0, err
+			return err
 		}
-		return len(batch) + int(members), t.setState(ctx, tx, b.Filter.Sink, due, store.StateRetrying, tables.SQL(onceNow))
+		return t.setState(ctx, tx, b.Filter.Sink, due, store.StateRetrying, tables.SQL(onceNow))
 	})
 	if err != nil {
 		return result, t.run.Failed(err, "requeue parked deliveries of %s", b.Filter.Sink)
@@ -245,20 +244,20 @@ func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 
 // Discard deletes deliveries; see store.Operator. Collections go on without their members, and end if they have none.
 func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	result, err := t.batch(ctx, failpoint.Discard, b, `true`, func(tx *sql.Tx, batch []chosen) (int, error) {
+	result, err := t.batch(ctx, failpoint.Discard, b, `true`, func(tx *sql.Tx, batch []chosen) error {
 		refs := make([]store.Ref, len(batch))
 		for i, c := range batch {
 			refs[i] = c.Ref
 		}
 		if err := t.run.Unpark(ctx, tx, b.Filter.Sink, refs); err != nil {
-			return 0, err
+			return err
 		}
 		_, collections := apart(batch)
 		empty, err := t.run.BeginCollections(ctx, tx, b.Filter.Sink, collections)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		return len(batch), t.run.EndCollections(ctx, tx, b.Filter.Sink, empty)
+		return t.run.EndCollections(ctx, tx, b.Filter.Sink, empty)
 	})
 	if err != nil {
 		return result, t.run.Failed(err, "discard parked deliveries of %s", b.Filter.Sink)

@@ -459,7 +459,7 @@ func deadCollection(t *testing.T, o *kit.Outbox) {
 	next := numberOf(t, o, "a")
 	require.NotEqual(t, a.Number, next.Number)
 
-	require.Equal(t, 3, operate(t, o, "requeue", 1, at(t, o, 2)), "all of them")
+	require.Equal(t, 1, operate(t, o, "requeue", 1, at(t, o, 2)), "and the others with it")
 	require.Equal(t, []int64{1, 6}, slices.Sorted(slices.Values(kit.Offsets(begun(t, o)))))
 	require.Equal(t, []int64{1, 2, 3}, membersOf(t, o, a))
 	found, _, err := o.Store.Members(t.Context(), "mail", []store.CollectionRef{a})
@@ -470,7 +470,7 @@ func deadCollection(t *testing.T, o *kit.Outbox) {
 	collect(t, o, lease, hourly, member(7, "a"))
 	require.Zero(t, closeAll(t, o, lease, nil).Collections, "its end is not that of the next one")
 
-	require.Equal(t, 2, operate(t, o, "requeue", 1, store.ParkedFilter{States: []store.State{store.StateDead}}))
+	require.Equal(t, 2, operate(t, o, "requeue", 10, store.ParkedFilter{States: []store.State{store.StateDead}}))
 	require.Equal(t, []int64{4, 5}, membersOf(t, o, b))
 	die(t, o, lease, b)
 	require.Equal(t, 1, operate(t, o, "discard", 1, at(t, o, 4)))
@@ -507,7 +507,7 @@ func requeuedCollection(t *testing.T, o *kit.Outbox) {
 	a, first := numberOf(t, o, "a"), begun(t, o)[0]
 	first.Attempt, first.DueAt = 5, tomorrow()
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{first} })
-	require.Equal(t, 2, operate(t, o, "requeue", 10, store.ParkedFilter{States: []store.State{store.StateCollecting}, Group: "a"}))
+	require.Equal(t, 1, operate(t, o, "requeue", 10, store.ParkedFilter{States: []store.State{store.StateCollecting}, Group: "a"}))
 	due, _ := o.DueAt(t, time.Now().Add(time.Minute))
 	require.Len(t, due, 1)
 	require.Equal(t, []any{int64(1), 0, a.Number}, []any{due[0].Envelope.Offset, due[0].Attempt, due[0].Collection})
