@@ -125,8 +125,9 @@ type CloseQuery struct {
 	Now   time.Time
 	// Limit is how many to close at most.
 	Limit int
-	// Size is how many members a collection can have. What a group has beyond that is the beginning of its
-	// next collection, which is due at once.
+	// Size is how many members a collection can have, up to 10,000; 0 stands for that. Their payloads can have some
+	// megabytes, unless it is a single one. What a group has beyond that is the beginning of its next collection, which
+	// is due at once.
 	Size int
 	// Newest means that all members but the last are removed.
 	Newest bool
@@ -136,7 +137,8 @@ type CloseQuery struct {
 type Closed struct {
 	// Collections is the number of closed collections, and Superseded that of removed members.
 	Collections, Superseded int
-	// Next is when the next collection of the sink is due, in any lane; zero if none is open.
+	// Next is when the next collection of the sink is due, in any lane, apart from what other lanes can close now. It
+	// is not after CloseQuery.Now if this lane can close more. Zero: nothing waits for a time.
 	Next time.Time
 }
 

@@ -79,6 +79,14 @@ func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args
 	})
 }
 
+// PayloadSize counts the bytes of an uncompressed payload.
+func (d *dialect) PayloadSize() string {
+	if d.BinaryPayload() {
+		return `octet_length(payload)`
+	}
+	return `octet_length(payload::text)`
+}
+
 // Refs passes two arrays.
 func (*dialect) Refs(refs []store.Ref) tables.Expr {
 	offsets, ids := make([]int64, len(refs)), make([]string, len(refs)) // not nil, which would be NULL

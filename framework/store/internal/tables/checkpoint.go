@@ -74,7 +74,11 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 		}
 		return committed()
 	}
-	tx, err := t.run.Own().BeginTx(ctx, &sql.TxOptions{Isolation: t.run.Dialect.Isolation()})
+	isolation := t.run.Dialect.Isolation()
+	if len(c.Collect)+len(c.Collected) > 0 && c.InTx == nil {
+		isolation = sql.LevelReadCommitted // other lanes write the rows of the same groups meanwhile
+	}
+	tx, err := t.run.Own().BeginTx(ctx, &sql.TxOptions{Isolation: isolation})
 	if err != nil {
 		return err
 	}
@@ -110,6 +114,9 @@ func stepOf(c *store.Checkpoint) failpoint.Step {
 // settle writes everything but the cursor's move.
 func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) error {
 	sink := c.Lease.Lane.Sink
+	if err := t.lockGroups(ctx, tx, c); err != nil {
+		return fmt.Errorf("lock groups: %w", err)
+	}
 	if err := t.run.Unpark(ctx, tx, sink, c.Unpark); err != nil {
 		return fmt.Errorf("unpark: %w", err)
 	}

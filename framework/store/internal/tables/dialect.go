@@ -101,6 +101,8 @@ type Values interface {
 	BindPayload(payload []byte) any
 	// BinaryPayload reports whether the payload column takes more than JSON.
 	BinaryPayload() bool
+	// PayloadSize returns the number of bytes of the column payload, or about that.
+	PayloadSize() string
 	// ParseTime parses a time that the driver returns as a text.
 	ParseTime(text string) (time.Time, error)
 	// Limits returns how large a statement can be.
@@ -233,6 +235,9 @@ func (Standard) DueTime(expression string) string { return expression }
 func (Standard) ParseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("the driver returned %q for a time", text)
 }
+
+// PayloadSize counts bytes in MySQL, and of a BLOB in SQLite.
+func (Standard) PayloadSize() string { return `length(payload)` }
 
 // Selected returns the columns unchanged.
 func (Standard) Selected() string { return envelope }

@@ -40,7 +40,7 @@ func (t *Acts) forget(ctx context.Context, tx *sql.Tx, sink string, at tables.Be
 		return traces, nil
 	}
 	var owner sql.NullString
-	if err := t.run.Row(ctx, tx, `SELECT max(owner) FROM {cursors} WHERE sink = ? AND lease_until > {now} {whole cursors parked receipts}`, sink).Scan(&owner); err != nil {
+	if err := t.run.Row(ctx, tx, `SELECT max(owner) FROM {cursors} WHERE sink = ? AND lease_until > {now} {whole cursors parked receipts collections}`, sink).Scan(&owner); err != nil {
 		return traces, err
 	}
 	if owner.Valid {

@@ -150,20 +150,21 @@ func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch, cond
 	return tables.List(ctx, t.run, tx, func(rows *sql.Rows, c *chosen) error {
 		return rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind, &c.collection.Group, &c.collection.Number)
 	}, `SELECT "offset", id, "key", state = 'dead', "key" <> '' AND EXISTS (
-			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`), collect_group, collection
-		FROM {parked} p WHERE ? ORDER BY "offset", id {limit} ? {whole parked}`, where, b.Limit)
+			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`), collect_group, CASE WHEN state IN ('dead', 'collecting') THEN collection ELSE '' END
+		FROM {parked} p WHERE ? ORDER BY "offset", id {limit} ? {whole parked collections}`, where, b.Limit)
 }
 
-// Requeue makes deliveries due; see store.Operator.
+// Requeue makes deliveries due; see store.Operator. A collection comes back as a whole: it has its number still, under
+// which its sink may know the members. Those that are not in the batch are not counted.
 func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	b.Filter.States = requeueable(b.Filter.States)
-	// Of a collection that is not dead, the first member is enough.
+	// The first member stands for a collection that is not dead, and nothing for an open one.
 	result, err := t.batch(ctx, failpoint.Requeue, b, `(p.state <> 'collecting' OR p.due_at IS NOT NULL)`, func(tx *sql.Tx, batch []chosen) error {
-		batch, collected := apart(batch)
-		due, wait := inOrder(batch)
-		if err := t.setState(ctx, tx, b.Filter.Sink, collected, store.StateCollecting, tables.SQL(onceNow)); err != nil {
+		batch, collections := apart(batch)
+		if err := t.run.ReopenCollections(ctx, tx, b.Filter.Sink, collections); err != nil {
 			return err
 		}
+		due, wait := inOrder(batch)
 		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, tables.SQL(`NULL`)); err != nil {
 			return err
 		}
@@ -175,17 +176,19 @@ func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBa
 	return result, nil
 }
 
-// apart returns the members of collections apart from the others. They come back as they were collected, and
-// so does a collection that is tried again.
-func apart(batch []chosen) (others []chosen, collected []store.Ref) {
+// apart returns the closed collections of a batch, and the other deliveries.
+func apart(batch []chosen) (others []chosen, collections []store.CollectionRef) {
+	known := make(map[store.CollectionRef]bool)
 	for _, c := range batch {
-		if c.collection.Number != "" {
-			collected = append(collected, c.Ref)
-		} else {
+		switch {
+		case c.collection.Number == "":
 			others = append(others, c)
+		case !known[c.collection]:
+			known[c.collection] = true
+			collections = append(collections, c.collection)
 		}
 	}
-	return others, collected
+	return others, collections
 }
 
 // requeueable returns the states of a filter that Requeue accepts.
@@ -239,7 +242,7 @@ func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 	return nil
 }
 
-// Discard deletes deliveries; see store.Operator.
+// Discard deletes deliveries; see store.Operator. Collections go on without their members, and end if they have none.
 func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	result, err := t.batch(ctx, failpoint.Discard, b, `true`, func(tx *sql.Tx, batch []chosen) error {
 		refs := make([]store.Ref, len(batch))
@@ -249,35 +252,17 @@ func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBa
 		if err := t.run.Unpark(ctx, tx, b.Filter.Sink, refs); err != nil {
 			return err
 		}
-		return t.remain(ctx, tx, b.Filter.Sink, batch)
+		_, collections := apart(batch)
+		empty, err := t.run.BeginCollections(ctx, tx, b.Filter.Sink, collections)
+		if err != nil {
+			return err
+		}
+		return t.run.EndCollections(ctx, tx, b.Filter.Sink, empty)
 	})
 	if err != nil {
 		return result, t.run.Failed(err, "discard parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
-}
-
-// remain makes the closed collections due from which members were discarded, perhaps the first one, and ends
-// those of which nothing is left.
-func (t *Acts) remain(ctx context.Context, tx *sql.Tx, sink string, discarded []chosen) error {
-	touched := make(map[store.CollectionRef]bool)
-	for _, c := range discarded {
-		if c.collection.Number == "" || touched[c.collection] {
-			continue
-		}
-		touched[c.collection] = true
-		left, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, updated_at = {now} WHERE sink = ? AND collect_group = ? AND collect_group <> '' AND collection = ? AND state = 'collecting'`,
-			tables.SQL(onceNow), sink, c.collection.Group, c.collection.Number)
-		if err != nil {
-			return err
-		}
-		if left == 0 {
-			if err := t.run.EndCollections(ctx, tx, sink, []store.CollectionRef{c.collection}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // Pause stops or resumes deliveries to a sink; see store.Operator.

@@ -10,6 +10,7 @@ var Groups = []kit.Group{
 	{"Presence", presenceFacts},
 	{"Checkpoint", checkpointFacts},
 	{"Parked", parkedFacts},
+	{"Collections", collectionFacts},
 	{"Sample", sampleFacts},
 	{"Pruning", pruningFacts},
 	{"Forget", forgetFacts},

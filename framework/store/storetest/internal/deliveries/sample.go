@@ -37,7 +37,7 @@ func sample(t *testing.T, o *kit.Outbox, types map[string]notification.TypeFilte
 func emptySample(t *testing.T, o *kit.Outbox) {
 	sample, sinks := sample(t, o, map[string]notification.TypeFilter{"mail": notification.AllTypes})
 	require.Len(t, sample.Sinks, 1)
-	require.Len(t, sinks["mail"].Parked.States, 6)
+	require.Len(t, sinks["mail"].Parked.States, 8)
 	for _, p := range sinks["mail"].Parked.States {
 		require.Zero(t, p.Count)
 		require.True(t, p.Oldest.IsZero())
@@ -249,7 +249,8 @@ func sampledParked(t *testing.T, o *kit.Outbox) {
 	failed, settling := kit.Retrying(2, "", time.Now().Add(-2*time.Hour)), kit.Parked(9, "", store.StateSettling, kit.Later())
 	failed.HookError, failed.HookFailures, settling.HookError, settling.HookFailures = "no such table", 2, "deadlock", 1
 	o.Park(t, kit.Retrying(1, "k", time.Now().Add(-time.Hour)), failed, kit.Blocked(3, "k"), kit.Dead(4, "a"), kit.Dead(5, "a"), kit.Dead(6, ""),
-		kit.Scheduled(7, "", kit.Later()), kit.Scheduled(8, "", kit.Later()), settling)
+		kit.Scheduled(7, "", kit.Later()), kit.Scheduled(8, "", kit.Later()), settling,
+		kit.Parked(10, "", store.StateQuiet, kit.Later()), kit.Parked(11, "", store.StateCollecting, time.Time{}))
 	o.Exec(t, `INSERT INTO outbox_cancelled ({offset}, id) SELECT {offset}, id FROM outbox_parked WHERE {offset} = 8`)
 	o.ParkFor(t, "events", kit.Dead(4, ""))
 	all, err := o.ParkedFigures(t.Context())
@@ -264,14 +265,15 @@ func sampledParked(t *testing.T, o *kit.Outbox) {
 		counts[s.State] = s.Count
 		require.Equal(t, s.State == store.StateCancelled, s.Oldest.IsZero(), s.State)
 	}
-	require.Equal(t, map[store.State]int{store.StateRetrying: 2, store.StateBlocked: 1, store.StateDead: 3, store.StateScheduled: 1, store.StateCancelled: 1, store.StateSettling: 1}, counts)
+	require.Equal(t, map[store.State]int{store.StateRetrying: 2, store.StateBlocked: 1, store.StateDead: 3, store.StateScheduled: 1, store.StateCancelled: 1, store.StateSettling: 1, store.StateQuiet: 1, store.StateCollecting: 1}, counts)
 	require.InDelta(t, 2*time.Hour, f.LongestDue, float64(time.Minute))
 	require.Equal(t, []int{2, 1, 2}, []int{f.Overdue, f.DeadKeys, f.Hooks})
 	require.Equal(t, "no such table", f.HookError)
 	status := o.Report(t)
 	require.Equal(t, []store.ParkedCount{
 		{Sink: "events", State: store.StateDead, Count: 1},
-		{Sink: "mail", State: store.StateBlocked, Count: 1}, {Sink: "mail", State: store.StateCancelled, Count: 1}, {Sink: "mail", State: store.StateDead, Count: 3},
+		{Sink: "mail", State: store.StateBlocked, Count: 1}, {Sink: "mail", State: store.StateCancelled, Count: 1},
+		{Sink: "mail", State: store.StateCollecting, Count: 1}, {Sink: "mail", State: store.StateDead, Count: 3}, {Sink: "mail", State: store.StateQuiet, Count: 1},
 		{Sink: "mail", State: store.StateRetrying, Count: 2, HookError: "no such table"}, {Sink: "mail", State: store.StateScheduled, Count: 1},
 		{Sink: "mail", State: store.StateSettling, Count: 1, HookError: "deadlock"},
 	}, status.Parked)

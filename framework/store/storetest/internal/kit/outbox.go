@@ -246,6 +246,7 @@ func (o *Outbox) DumpAll(t *testing.T, without ...string) string {
 	t.Helper()
 	return o.Dump(t, `SELECT * FROM outbox_cursors ORDER BY sink, lane`, without...) +
 		o.Dump(t, `SELECT * FROM outbox_parked ORDER BY sink, {offset}`, without...) +
+		o.Dump(t, `SELECT * FROM outbox_collections ORDER BY sink, collect_group`, without...) +
 		o.Dump(t, `SELECT * FROM outbox_receipts ORDER BY sink, {offset}`, without...)
 }
 
