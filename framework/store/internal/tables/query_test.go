@@ -30,10 +30,10 @@ func box(name string) string {
 	return "box_" + name
 }
 
-// numbered is a dialect whose placeholders have numbers.
-type numbered struct{ foreign }
+// counted is a dialect whose placeholders have numbers.
+type counted struct{ foreign }
 
-func (numbered) Placeholder(n int) string { return "$" + string(rune('0'+n)) }
+func (counted) Placeholder(n int) string { return "$" + string(rune('0'+n)) }
 
 func TestExpressionsAreWrittenInTheDialect(t *testing.T) {
 	t.Parallel()
@@ -45,6 +45,6 @@ func TestExpressionsAreWrittenInTheDialect(t *testing.T) {
 	require.Equal(t, "SELECT `offset`, `key`, ? FROM box_parked p JOIN box WHERE `key` = ? AND (`offset`, id) IN (?, ?) AND due_at < UTC_TIMESTAMP(6) FIRST ? OFFSET whole(box, box_parked)", query)
 	require.Equal(t, []any{"first", "k", 7, "a", 10}, args)
 
-	query, _ = NewRunner(nil, box, numbered{}, nil).Render(e)
+	query, _ = NewRunner(nil, box, counted{}, nil).Render(e)
 	require.Equal(t, "SELECT `offset`, `key`, $1 FROM box_parked p JOIN box WHERE `key` = $2 AND (`offset`, id) IN ($3, $4) AND due_at < UTC_TIMESTAMP(6) FIRST $5 OFFSET whole(box, box_parked)", query)
 }
