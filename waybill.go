@@ -554,6 +554,10 @@ func ID(id string) PublishOption { return outbox.ID(id) }
 // DeliverAt holds a notification back until a time; see [outbox.DeliverAt].
 func DeliverAt(t time.Time) PublishOption { return outbox.DeliverAt(t) }
 
+// Collect names the group in which sinks collect the notification, if they collect by what the publisher says; see
+// [outbox.Collect].
+func Collect(group string) PublishOption { return outbox.Collect(group) }
+
 // Unique lets no second notification with the same uniqueness key be published within a
 // period: Publish returns [ErrDuplicate], and the transaction stays usable; see
 // [outbox.Unique].
