@@ -246,7 +246,7 @@ func TestTheSinkNoticesWhatWasChangedOnTheWay(t *testing.T) {
 		written := payload{Key: " k\n", N: 1, ID: "i%", Type: "t", At: oddTimes[0][1], Filler: json.RawMessage(filler), Sum: crc32.ChecksumIEEE([]byte(filler))}
 		var p payload
 		require.NoError(t, json.Unmarshal([]byte(written.String()), &p))
-		whole := http.Header{headerID: {"i%25"}, headerKey: {"%20k%0a"}, "Waybill-Type": {"t"}, "Waybill-Occurred-On": {p.At}}
+		whole := http.Header{headerID: {"i%25"}, headerKey: {"%20k%0a"}, headerType: {"t"}, headerTime: {p.At}}
 		require.Empty(t, p.changed(whole))
 		for name := range whole {
 			for _, other := range []string{"other", "%"} {

@@ -132,6 +132,29 @@ func testCrashes(t *testing.T, database crashtest.Database) {
 	require.NotEmpty(t, report.Faults)
 }
 
+// TestCollectionsLoseNothingThroughCrashes collects the notifications of several keys, which come from all lanes.
+func TestCollectionsLoseNothingThroughCrashes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	const size = 10
+	report, err := crashtest.Run(t.Context(), crashtest.Config{
+		Forwarder: program(t, func(file, dsn, endpoint string) {
+			configure(t, file, dsn, endpoint+crashtest.Envelopes, "")
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			text = bytes.Replace(text, []byte(", timeout: "), []byte(", format: envelope, timeout: "), 1)
+			text = bytes.Replace(text, []byte("    retry: "), fmt.Appendf(nil, "    collect: {by: '\"g\" + string(len(key) %% 7)', wait: 100ms, max_wait: 500ms, size: %d}\n    retry: ", size), 1)
+			require.NoError(t, os.WriteFile(file, text, 0o600))
+		}),
+		Lease: lease, Threshold: threshold * size, Checkpoint: checkpoint, Duration: duration(t), Gap: 500 * time.Millisecond, Faults: faults(),
+		Sequences: sequences, Steps: append(steps(failpoint.Collect), stepsOfForwarders...), Reload: reload, Acts: people(t), Seed: seed(t), Log: t.Output(),
+	})
+	t.Log(report)
+	require.NoError(t, err, "replay the faults with %s=%d", variableSeed, report.Seed)
+	require.Positive(t, report.Committed)
+}
+
 // waybillForward returns commands of the real program.
 func waybillForward(t *testing.T) func(dsn, endpoint string) *exec.Cmd {
 	return program(t, func(file, dsn, endpoint string) { configure(t, file, dsn, endpoint, "") })

@@ -121,7 +121,7 @@ func (p payload) String() string {
 
 // changed returns what differs between a payload's description and the request that brought it.
 func (p payload) changed(h http.Header) string {
-	for name, want := range map[string]string{headerID: p.ID, "Waybill-Type": p.Type, headerKey: p.Key, "Waybill-Occurred-On": p.At} {
+	for name, want := range map[string]string{headerID: p.ID, headerType: p.Type, headerKey: p.Key, headerTime: p.At} {
 		got, err := url.PathUnescape(h.Get(name))
 		if err != nil || got != want && (want != "" || name == headerKey) {
 			return fmt.Sprintf("%s is %q instead of %q", name, h.Get(name), want)

@@ -24,10 +24,12 @@ const (
 	slowest   = 200 * time.Millisecond
 )
 
-// The headers with the id and the key of a notification.
+// The headers that describe a notification.
 const (
-	headerID  = "Waybill-Id"
-	headerKey = "Waybill-Key"
+	headerID   = "Waybill-Id"
+	headerType = "Waybill-Type"
+	headerKey  = "Waybill-Key"
+	headerTime = "Waybill-Occurred-On"
 )
 
 // delivery is a request that the sink accepted.
@@ -69,14 +71,13 @@ func newSink(seed uint64) (*sink, error) {
 }
 
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body payload
 	by, err := strconv.Atoi(path.Base(r.URL.Path))
-	id, idErr := url.PathUnescape(r.Header.Get(headerID))
-	if err := errors.Join(err, idErr, json.NewDecoder(r.Body).Decode(&body)); err != nil || id == "" {
+	all, bodyErr := read(r)
+	if err := errors.Join(err, bodyErr); err != nil {
 		http.Error(w, "not the endpoint, no id, or not a publisher's payload", http.StatusBadRequest)
 		return
 	}
-	status, delay := s.draw(id)
+	status, delay := s.draw(all[0].id)
 	if delay > 0 {
 		select {
 		case <-time.After(delay):
@@ -85,13 +86,69 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if status == http.StatusAccepted {
 		s.mu.Lock()
-		s.deliveries = append(s.deliveries, delivery{id, body.Key, body.N, by, time.Now()})
-		if difference := body.changed(r.Header); difference != "" {
-			s.changed = append(s.changed, Violation{Changed, id, difference})
+		for _, m := range all {
+			s.deliveries = append(s.deliveries, delivery{m.id, m.body.Key, m.body.N, by, time.Now()})
+			if difference := m.body.changed(m.header); difference != "" {
+				s.changed = append(s.changed, Violation{Changed, m.id, difference})
+			}
 		}
 		s.mu.Unlock()
 	}
 	w.WriteHeader(status)
+}
+
+// Envelopes is the query of an endpoint for requests in the format envelope, also of collections.
+const Envelopes = "?envelopes"
+
+// received is a notification of a request.
+type received struct {
+	id     string
+	body   payload
+	header http.Header
+}
+
+// read reads a request: a payload with headers, an envelope, or a collection of envelopes. There is at least one.
+func read(r *http.Request) ([]received, error) {
+	if r.URL.RawQuery != Envelopes[1:] {
+		one := received{header: r.Header}
+		id, err := url.PathUnescape(r.Header.Get(headerID))
+		if one.id = id; id == "" {
+			err = errors.New("no id")
+		}
+		err = errors.Join(err, json.NewDecoder(r.Body).Decode(&one.body))
+		return []received{one}, err
+	}
+	type envelope struct {
+		ID         string          `json:"id"`
+		Type       string          `json:"type"`
+		Key        string          `json:"key"`
+		OccurredOn string          `json:"occurred_on"`
+		Payload    json.RawMessage `json:"payload"`
+		Encoded    []byte          `json:"payload_base64"`
+	}
+	var body struct {
+		envelope
+		Items []envelope `json:"items"`
+	}
+	err := json.NewDecoder(r.Body).Decode(&body)
+	if body.Items == nil {
+		body.Items = []envelope{body.envelope}
+	}
+	all := make([]received, len(body.Items))
+	for i, e := range body.Items {
+		all[i] = received{id: e.ID, header: http.Header{}}
+		for name, value := range map[string]string{headerID: e.ID, headerType: e.Type, headerKey: e.Key, headerTime: e.OccurredOn} {
+			all[i].header.Set(name, url.PathEscape(value))
+		}
+		if e.Payload == nil {
+			e.Payload = e.Encoded
+		}
+		err = errors.Join(err, json.Unmarshal(e.Payload, &all[i].body))
+	}
+	if len(all) == 0 || all[0].id == "" {
+		err = errors.Join(err, errors.New("no items, or one without an id"))
+	}
+	return all, err
 }
 
 // draw chooses the result of a request.

@@ -16,7 +16,8 @@ import (
 // slot, and other lanes add to it: so this one looks from time to time.
 
 const (
-	// closePause is how soon to look for due collections after one has got a member or has ended.
+	// closePause is how soon to look for due collections after one has got a member, and again after one that
+	// others have locked.
 	closePause = 250 * time.Millisecond
 	// leastLook and mostLook bound the time between two looks for collections of which other lanes have
 	// parked members. It is half of the collections' wait, so that none is late.

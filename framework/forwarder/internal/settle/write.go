@@ -210,7 +210,9 @@ func (c *Checkpointer) wrote(n int) {
 		if s.Ask {
 			c.ask.add(s.Delivery().Key)
 		}
-		if _, ended := s.Collected(); ended || s.IsMember() {
+		if _, ended := s.Collected(); ended {
+			c.closeBy(time.Now()) // the next one of the group may be due
+		} else if s.IsMember() {
 			c.closeBy(time.Now().Add(closePause))
 		}
 	}
