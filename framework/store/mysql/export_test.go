@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
@@ -26,3 +27,6 @@ func Advise(err error) error { return session.Advise(err) }
 
 // SetVoidAfter makes the store fill gaps sooner.
 func (s *Store) SetVoidAfter(d time.Duration) { s.voidAfter = d }
+
+// Runner returns what runs the store's statements.
+func (s *Store) Runner() *tables.Runner { return s.run }

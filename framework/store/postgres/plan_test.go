@@ -254,6 +254,50 @@ func TestFollowersOfManyKeysReadOnlyWhatTheyReturn(t *testing.T) {
 	}
 }
 
+// A sink may collect for a day: what is due and what holds back keys does not cost more by that.
+func TestCollectedDeliveriesCostLittle(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(postgrestest.DSN(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx := t.Context()
+	_, err = Migrate(ctx, db, Config{})
+	require.NoError(t, err)
+	s, err := Open(ctx, db, Config{})
+	require.NoError(t, err)
+	_, err = db.ExecContext(ctx, `
+		ALTER TABLE outbox_parked SET (autovacuum_enabled = off);
+		ALTER TABLE outbox_collections SET (autovacuum_enabled = off);
+		INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at, collect_group, collection)
+			SELECT 's', i, i % 1024, i, 't', 1, 'k' || i % 20000, now(), '{}', '{}', 'collecting', 0, CASE WHEN i <= 100 THEN now() END, 'k' || i % 20000, CASE WHEN i <= 1000 THEN 'n' ELSE '' END
+			FROM generate_series(1, 200000) i;
+		INSERT INTO outbox_collections (sink, collect_group, slot, members, due_at, due_by, closed)
+			SELECT 's', 'k' || i, i % 1024, 10, now() + i * interval '1 second', now() + interval '1 day', CASE WHEN i <= 100 THEN 'n' ELSE '' END FROM generate_series(0, 19999) i`)
+	require.NoError(t, err)
+	lane, now := store.Lanes("s", 1)[0], time.Now()
+	for _, statistics := range []string{"", "ANALYZE outbox_parked, outbox_collections"} {
+		_, err = db.ExecContext(ctx, statistics)
+		require.NoError(t, err)
+		for name, c := range map[string]struct {
+			query  tables.Expr
+			blocks int
+		}{
+			"due":          {s.run.DueQuery(store.DueQuery{Lane: lane, Now: now, Limit: 100}), 100},
+			"next due":     {s.run.NextDueQuery("s", now), 20},
+			"held keys":    {s.run.HeldKeysQuery(lane, true, "", 100), 20},
+			"followers":    {s.run.FollowersQuery("s", manyKeys(100), true, 5), 400},
+			"due groups":   {s.run.DueGroupsQuery(lane, now.Add(5*time.Minute), 100), 300},
+			"next group":   {s.run.NextGroupQuery(lane, now.Add(5*time.Minute)), 300},
+			"open members": {s.run.OpenMembersQuery("s", manyKeys(100), 101), 2500},
+			"members":      {s.run.MembersQuery("s", "n", manyKeys(100)), 700},
+		} {
+			blocks, text := blocksOf(t, s, c.query)
+			t.Logf("%s %s: %d blocks", name, statistics, blocks)
+			require.Less(t, blocks, c.blocks, "%s %s: %s", name, statistics, text)
+		}
+	}
+}
+
 // There may be many endpoints and attempts, of which a query returns few.
 func TestQueriesOfEndpointsReadLittleMoreThanTheyReturn(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,10 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		"cancel a key": {s.run.CancelQuery(store.Scheduled{Key: "k", Types: []string{"a", "b"}}), []string{
 			"SEARCH outbox USING INDEX outbox_scheduled_key (key=?)", "SEARCH outbox_parked USING INDEX outbox_parked_scheduled_key (key=?)"}},
 		"receipts of rows": {looks.ReceiptsQuery(s.run, []store.Ref{{Offset: 1, ID: "a"}}), []string{"SEARCH outbox_receipts USING INDEX outbox_receipts_id (id=?)"}},
+		"due groups":       {s.run.DueGroupsQuery(lane, time.Now(), 10), []string{"SEARCH outbox_collections USING INDEX outbox_collections_due (sink=? AND closed=? AND due_at<?)"}},
+		"next group":       {s.run.NextGroupQuery(lane, time.Now()), []string{"SEARCH outbox_collections USING INDEX outbox_collections_due (sink=? AND closed=?)"}},
+		"open members":     {s.run.OpenMembersQuery("s", []string{"g"}, 10), []string{"SEARCH outbox_parked USING INDEX outbox_parked_group (sink=? AND collect_group=? AND collection=?)"}},
+		"members":          {s.run.MembersQuery("s", "n", []string{"g"}), []string{"SEARCH p USING INDEX outbox_parked_group (sink=? AND collect_group=? AND collection=?)"}},
 		"held keys":        {s.run.HeldKeysQuery(lane, false, "k", 10), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=? AND key>?)"}},
 	} {
 		plan := explain(t, s, c.query)

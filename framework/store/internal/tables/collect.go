@@ -80,7 +80,7 @@ func (t *Tables) collect(ctx context.Context, tx *sql.Tx, sink string, c *store.
 // EndCollections ends closed collections. Their groups can go on, and those without members are gone. No condition is
 // one for the index of closed: MySQL would wait there for groups that others have locked.
 func (r *Runner) EndCollections(ctx context.Context, tx *sql.Tx, sink string, ended []store.CollectionRef) error {
-	for number, groups := range numbered(ended) {
+	for number, groups := range byNumber(ended) {
 		if _, err := r.Exec(ctx, tx, `UPDATE {collections} SET closed = '' WHERE sink = ? AND collect_group IN ? AND coalesce(closed, '') = ?`, sink, list(groups...), number); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (r *Runner) EndCollections(ctx context.Context, tx *sql.Tx, sink string, en
 // BeginCollections makes the first members of closed collections due, unless a member is, and returns collections that
 // have no members.
 func (r *Runner) BeginCollections(ctx context.Context, tx *sql.Tx, sink string, collections []store.CollectionRef) (empty []store.CollectionRef, err error) {
-	for number, groups := range numbered(collections) {
+	for number, groups := range byNumber(collections) {
 		found := make(map[string]bool)
 		var first []any // offsets
 		err := r.Each(ctx, tx, func(rows *sql.Rows) error {
@@ -131,7 +131,7 @@ func (r *Runner) BeginCollections(ctx context.Context, tx *sql.Tx, sink string, 
 
 // ReopenCollections makes dead collections due as they were, and tries others again at once.
 func (r *Runner) ReopenCollections(ctx context.Context, tx *sql.Tx, sink string, collections []store.CollectionRef) error {
-	for number, groups := range numbered(collections) {
+	for number, groups := range byNumber(collections) {
 		_, err := r.Exec(ctx, tx, `UPDATE {parked} SET state = 'collecting', due_at = NULL, attempt = 0, hook_error = '', hook_failures = 0, updated_at = {now}
 			WHERE ? AND state IN ('dead', 'collecting')`, InCollections(sink, number, groups))
 		if err != nil {
@@ -148,8 +148,8 @@ func InCollections(sink, number string, groups []any) Expr {
 	return SQL(`sink = ? AND collect_group <> '' AND collect_group IN ? AND collection = ?`, sink, list(groups...), number)
 }
 
-// numbered returns the groups of collections by their numbers, as many together as a statement takes.
-func numbered(collections []store.CollectionRef) iter.Seq2[string, []any] {
+// byNumber returns the groups of collections by their numbers, as many together as a statement takes.
+func byNumber(collections []store.CollectionRef) iter.Seq2[string, []any] {
 	groups := make(map[string][]any)
 	for _, c := range collections {
 		groups[c.Number] = append(groups[c.Number], c.Group)

@@ -11,7 +11,7 @@ ALTER TABLE {{.Table "parked"}}
 DROP INDEX {{.Table "parked_key"}};
 CREATE INDEX {{.Name "parked_key"}} ON {{.Table "parked"}} (sink, key, "offset")
     WHERE key <> '' AND state IN ('retrying', 'blocked', 'dead', 'quiet');
-CREATE INDEX {{.Name "parked_group"}} ON {{.Table "parked"}} (sink, collect_group, collection, "offset") WHERE collect_group <> '';
+CREATE INDEX {{.Name "parked_group"}} ON {{.Table "parked"}} (sink, collect_group, collection, "offset", id) WHERE collect_group <> '';
 
 -- The groups with members: how many are in no closed collection, and when these are due.
 CREATE TABLE {{.Table "collections"}} (

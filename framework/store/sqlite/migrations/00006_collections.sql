@@ -41,7 +41,7 @@ CREATE INDEX {{.Table "parked_hook"}} ON {{.Table "parked"}} (sink, state) WHERE
 CREATE INDEX {{.Table "parked_id"}} ON {{.Table "parked"}} (id);
 CREATE INDEX {{.Table "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
 
-CREATE INDEX {{.Table "parked_group"}} ON {{.Table "parked"}} (sink, collect_group, collection, "offset") WHERE collect_group <> '';
+CREATE INDEX {{.Table "parked_group"}} ON {{.Table "parked"}} (sink, collect_group, collection, "offset", id) WHERE collect_group <> '';
 
 -- The groups with members: how many are in no closed collection, and when these are due.
 CREATE TABLE {{.Table "collections"}} (

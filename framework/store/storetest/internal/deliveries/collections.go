@@ -42,6 +42,7 @@ var collectionFacts = []kit.Fact{
 	{"many groups are closed in parts", manyGroups},
 	{"a lane closes the groups that began in it, and learns of the next of others", collectionsOfLanes},
 	{"lanes that add to the same groups and close them lose no member", concurrentCollections},
+	{"random histories agree with a model", modelOfCollections},
 }
 
 // member returns a member of a group.
