@@ -177,6 +177,58 @@ func (l *backlog) drainSlow(n int, counts func(*notification.Delivery) bool) (ra
 	return float64(n) / took.Seconds(), float64(sink.took.Load()) / float64(took) / benchThreshold
 }
 
+// BenchmarkCollect collects 200,000 pending notifications of 1,000 keys by key, a hundred in each delivery.
+func BenchmarkCollect(b *testing.B) {
+	const n, keys = 200_000, 1_000
+	var took time.Duration
+	for b.Loop() {
+		l := newBacklog(b)
+		l.add(n)
+		began := time.Now()
+		sink := &collector{}
+		f, err := forwarder.New(forwarder.Config{
+			Store: l.store, Routes: route.Routes{"*": route.To("digest")}, Logger: slog.New(slog.DiscardHandler),
+			Sinks: map[string]forwarder.Sink{"digest": {Sink: sink, Collect: forwarder.Collect{Wait: time.Hour, Size: n / keys / 2}}},
+		})
+		require.NoError(b, err)
+		running, stop := context.WithCancel(b.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(running) }()
+		for f.Stats()[0].Delivered < n {
+			time.Sleep(time.Millisecond)
+		}
+		took += time.Since(began)
+		require.EqualValues(b, 2*keys, f.Stats()[0].Collections)
+		stop()
+		require.NoError(b, <-ended)
+	}
+	b.ReportMetric(float64(n*b.N)/took.Seconds(), "notifications/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkBesideCollecting drains a lane beside no and a million members of open collections of its sink.
+func BenchmarkBesideCollecting(b *testing.B) {
+	const n = 300_000
+	for name, collecting := range map[string]int{"none": 0, "a-million": 1_000_000} {
+		b.Run(name, func(b *testing.B) {
+			l := newBacklog(b)
+			l.add(n)
+			l.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, collect_group)
+				SELECT 'nowhere', 1000000000 + i, i % 1024, 'c' || i, 't', 1, '', now(), '{}', '{}', 'collecting', 0, 'g' || i % 10000 FROM generate_series(1, $1::int) i`, collecting)
+			l.exec(`INSERT INTO outbox_collections (sink, collect_group, slot, members, due_at, due_by)
+				SELECT 'nowhere', 'g' || i, i % 1024, 100, now() + interval '1 day', now() + interval '1 day' FROM generate_series(1, least($1::int, 10000)) i`, collecting)
+			l.exec(`ANALYZE`)
+			var took time.Duration
+			for b.Loop() {
+				l.again()
+				took += l.drain(n)
+			}
+			b.ReportMetric(n*float64(b.N)/took.Seconds(), "notifications/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 // BenchmarkNewest drains 200,000 pending notifications of 1,000 keys of which only the newest count, beside a drain of as
 // many to nowhere. The figure is the time until all rows but the newest are settled.
 func BenchmarkNewest(b *testing.B) {

@@ -125,10 +125,10 @@ type CloseQuery struct {
 	Now   time.Time
 	// Limit is how many to close at most.
 	Limit int
-	// Size is how many members a collection can have, up to 10,000; 0 stands for that. Their payloads can have some
-	// megabytes, unless it is a single one. What a group has beyond that is the beginning of its next collection, which
-	// is due at once.
-	Size int
+	// CollectTerms bound the members of a collection. What a group has beyond its Size opens its next
+	// collection. No collection has more than 10,000 members, nor more than 8 MiB of payloads unless it has a
+	// single one; what is left by that is due at once.
+	CollectTerms
 	// Newest means that all members but the last are removed.
 	Newest bool
 }

@@ -69,8 +69,9 @@ var errNotShaped = errors.New("not delivered with its collection")
 func IsOfMember(err error) bool { return errors.Is(err, errNotShaped) || errors.Is(err, ErrPassesBy) }
 
 // Collect makes one delivery of a collection, and returns a result for each member. Those for which
-// IsOfMember holds were not a part of it; all others have the same result.
-func (c *Caller) Collect(ctx context.Context, all sinks.Collection, seen Seen) (given []sinks.Result) {
+// IsOfMember holds were not a part of it; all others have the same result. to is that of Call, for sinks that
+// take no collections.
+func (c *Caller) Collect(ctx context.Context, to Batcher, all sinks.Collection, seen Seen) (given []sinks.Result) {
 	given = make([]sinks.Result, len(all.Members))
 	members := all.Members
 	var places []int
@@ -98,7 +99,7 @@ func (c *Caller) Collect(ctx context.Context, all sinks.Collection, seen Seen) (
 	if len(places) == 0 {
 		return given
 	}
-	result := c.handCollection(ctx, &all, seen)
+	result := c.handCollection(ctx, to, &all, seen)
 	result.Err = sinks.CutAnswer(result.Err, c.AnswerBytes)
 	for _, i := range places {
 		given[i] = result
@@ -107,7 +108,7 @@ func (c *Caller) Collect(ctx context.Context, all sinks.Collection, seen Seen) (
 }
 
 // handCollection calls the sink.
-func (c *Caller) handCollection(ctx context.Context, all *sinks.Collection, seen Seen) (result sinks.Result) {
+func (c *Caller) handCollection(ctx context.Context, to Batcher, all *sinks.Collection, seen Seen) (result sinks.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			result = sinks.Result{Err: fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack())}
@@ -124,7 +125,7 @@ func (c *Caller) handCollection(ctx context.Context, all *sinks.Collection, seen
 		return result
 	}
 	for i := range all.Members {
-		if result = c.hand(ctx, c.Batcher, all.Members[i:i+1], nil, seen)[0]; result.Err != nil {
+		if result = c.hand(ctx, to, all.Members[i:i+1], nil, seen)[0]; result.Err != nil {
 			return result
 		}
 	}

@@ -283,7 +283,11 @@ func stillDown(results []sinks.Result) bool {
 // callSink calls the sink and sets the results; for lanes with ledgers, it calls once for each lane.
 func (d *Dispatcher) callSink(ctx context.Context, c *call, seen caller.Seen) {
 	if it := c.items[0]; it.unit != nil {
-		c.results = d.caller.Collect(ctx, sinks.Collection{Sink: d.name, ID: it.ID, Group: it.unit.ref.Group, Attempt: it.Attempt, Members: c.deliveries}, seen)
+		to := c.batcher
+		if it.lane.ledger != nil {
+			to = it.lane.ledger // of a sink that collected before
+		}
+		c.results = d.caller.Collect(ctx, to, sinks.Collection{Sink: d.name, ID: it.ID, Group: it.unit.ref.Group, Attempt: it.Attempt, Members: c.deliveries}, seen)
 		return
 	}
 	if !c.inLedgers {

@@ -56,18 +56,19 @@ func (c *Checkpointer) closes(now time.Time) bool {
 	return !c.closeAt.IsZero() && !c.closeAt.After(now) && c.room.Due > 0
 }
 
+// terms says when collections are due.
+func (c *Checkpointer) terms() store.CollectTerms {
+	return store.CollectTerms{Wait: c.Collect.Wait, MaxWait: c.Collect.MaxWait, Size: c.Collect.Size}
+}
+
 // close closes collections that are due, so that their first members are.
 func (c *Checkpointer) close(ctx context.Context) error {
 	now := time.Now()
 	if !c.closes(now) {
 		return nil
 	}
-	size := c.Collect.Size
-	if size == 0 {
-		size = settings.MaxCollectSize
-	}
 	closed, err := c.Store.CloseCollections(ctx, store.CloseQuery{
-		Lease: c.Lease, TTL: c.TTL, Now: now, Limit: min(maxClosed, c.room.Due), Size: size, Newest: c.Collect.Keep == settings.KeepNewest,
+		Lease: c.Lease, TTL: c.TTL, Now: now, Limit: min(maxClosed, c.room.Due), CollectTerms: c.terms(), Newest: c.Collect.Keep == settings.KeepNewest,
 	})
 	if err != nil {
 		return err

@@ -186,7 +186,7 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 			Offset: s.Delivery().Offset, ID: s.Delivery().ID, Attempt: s.Delivery().Attempt, DeliveredAt: now, Receipt: receipt,
 		})
 	}
-	k.CollectTerms = store.CollectTerms{Wait: c.Collect.Wait, MaxWait: c.Collect.MaxWait, Size: c.Collect.Size}
+	k.CollectTerms = c.terms()
 	k.InTx = runHooks(c.Hooks, settled, c.TTL/3)
 	return k
 }

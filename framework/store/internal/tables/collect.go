@@ -177,6 +177,7 @@ type closing struct {
 	group   string
 	members []store.Ref
 	rest    bool // it has more members
+	large   bool // since their payloads are large
 }
 
 // CloseCollections closes collections that are due; see store.Deliveries. What another transaction has locked is left
@@ -268,6 +269,7 @@ func (t *Tables) openMembers(ctx context.Context, tx *sql.Tx, q store.CloseQuery
 			}
 			g := &due[first+place]
 			tooLarge := !q.Newest && len(g.members) > 0 && bytes[first+place]+size > PageBytes
+			g.large = g.large || tooLarge && !g.rest
 			if g.rest = g.rest || tooLarge || len(g.members) == q.Size; !g.rest {
 				g.members = append(g.members, ref)
 				bytes[first+place] += size
@@ -305,10 +307,11 @@ func (r *Runner) OpenMembersQuery(sink string, groups []string, limit int) Expr 
 
 // close closes the collections of groups, which are locked.
 func (t *Tables) close(ctx context.Context, tx *sql.Tx, q store.CloseQuery, number string, due []closing) (closed store.Closed, err error) {
-	sink, now := q.Lease.Lane.Sink, t.run.Dialect.BindTime(q.Now)
+	d, sink := t.run.Dialect, q.Lease.Lane.Sink
+	now := d.BindTime(q.Now)
 	var members, heads, superseded []store.Ref
 	var receipts []store.Receipt
-	var whole, part, newer, gone []any // groups
+	var whole, full, part, newer, gone []any // groups
 	for _, g := range due {
 		refs := g.members
 		if len(refs) == 0 { // a person has discarded them
@@ -328,9 +331,12 @@ func (t *Tables) close(ctx context.Context, tx *sql.Tx, q store.CloseQuery, numb
 			refs = refs[last:]
 		}
 		members, heads = append(members, refs...), append(heads, refs[0])
-		if g.rest {
+		switch {
+		case g.large:
 			part = append(part, g.group)
-		} else {
+		case g.rest:
+			full = append(full, g.group)
+		default:
 			whole = append(whole, g.group)
 		}
 	}
@@ -353,12 +359,15 @@ func (t *Tables) close(ctx context.Context, tx *sql.Tx, q store.CloseQuery, numb
 			}
 		}
 	}
-	// What is left is due at once, also after more members have come.
+	// What is left of a full collection opens the next one, and what is left of a large one is due at once, also
+	// after more members have come.
 	for _, change := range []struct {
 		groups []any
 		do     Expr
 	}{
 		{whole, SQL(`UPDATE {collections} SET closed = ?, members = 0`, number)},
+		{full, SQL(`UPDATE {collections} SET closed = ?, due_at = ?, due_by = ?, members = CASE WHEN members > ? THEN members - ? ELSE 1 END`,
+			number, d.BindTime(q.Now.Add(min(q.Wait, q.MaxWait))), d.BindTime(q.Now.Add(q.MaxWait)), q.Size, q.Size)},
 		{part, SQL(`UPDATE {collections} SET closed = ?, members = 1, due_at = ?, due_by = ?`, number, now, now)},
 		{newer, SQL(`UPDATE {collections} SET members = 1, due_at = ?, due_by = ?`, now, now)},
 		{gone, SQL(`DELETE FROM {collections}`)},
@@ -367,6 +376,11 @@ func (t *Tables) close(ctx context.Context, tx *sql.Tx, q store.CloseQuery, numb
 			if _, err := t.run.Exec(ctx, tx, `? WHERE sink = ? AND collect_group IN ?`, change.do, sink, list(groups...)); err != nil {
 				return closed, err
 			}
+		}
+	}
+	for groups := range slices.Chunk(full, chunkRows) {
+		if _, err := t.run.Exec(ctx, tx, `UPDATE {collections} SET due_at = ? WHERE sink = ? AND collect_group IN ? AND members >= ?`, now, sink, list(groups...), q.Size); err != nil {
+			return closed, err
 		}
 	}
 	return closed, nil

@@ -81,7 +81,7 @@ func tomorrow() time.Time { return time.Now().Add(24 * time.Hour) }
 
 // closeAll closes what is due tomorrow.
 func closeAll(t require.TestingT, o *kit.Outbox, lease store.Lease, change func(q *store.CloseQuery)) store.Closed {
-	q := store.CloseQuery{Lease: lease, TTL: time.Hour, Now: tomorrow(), Limit: 1000, Size: 100}
+	q := store.CloseQuery{Lease: lease, TTL: time.Hour, Now: tomorrow(), Limit: 1000, CollectTerms: store.CollectTerms{Size: 100}}
 	if change != nil {
 		change(&q)
 	}
@@ -560,7 +560,7 @@ func collectionOfLostLease(t *testing.T, o *kit.Outbox) {
 	require.NoError(t, o.Release(t.Context(), lost))
 	lease := o.HoldLane(t, kit.Lane("mail"), "w2")
 	before := o.DumpAll(t)
-	_, err := o.CloseCollections(t.Context(), store.CloseQuery{Lease: lost, TTL: time.Hour, Now: tomorrow(), Limit: 10, Size: 10})
+	_, err := o.CloseCollections(t.Context(), store.CloseQuery{Lease: lost, TTL: time.Hour, Now: tomorrow(), Limit: 10, CollectTerms: store.CollectTerms{Size: 10}})
 	require.ErrorIs(t, err, store.ErrLeaseLost)
 	require.ErrorIs(t, o.Checkpoint(t.Context(), store.Checkpoint{Lease: lost, TTL: time.Hour, Collect: members("a", 3), CollectTerms: hourly}), store.ErrLeaseLost)
 	require.Equal(t, before, o.DumpAll(t))
@@ -646,7 +646,7 @@ func concurrentCollections(t *testing.T, o *kit.Outbox) {
 					return err
 				}
 				err := o.Repeat(func() error {
-					_, err := o.CloseCollections(context.Background(), store.CloseQuery{Lease: lease, TTL: time.Hour, Now: tomorrow(), Limit: 10, Size: 7})
+					_, err := o.CloseCollections(context.Background(), store.CloseQuery{Lease: lease, TTL: time.Hour, Now: tomorrow(), Limit: 10, CollectTerms: store.CollectTerms{Size: 7}})
 					return err
 				})
 				if err != nil {
