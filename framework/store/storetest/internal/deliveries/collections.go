@@ -227,7 +227,7 @@ func collectionLeftovers(t *testing.T, o *kit.Outbox) {
 	require.Empty(t, groupsLeft(t, o))
 
 	// Due at once also if members come that would wait.
-	due := store.CollectTerms{Wait: time.Nanosecond, MaxWait: time.Nanosecond}
+	due := store.CollectTerms{Wait: time.Nanosecond, MaxWait: 10 * time.Hour}
 	collect(t, o, lease, due, members("b", 7, 8)...)
 	require.Equal(t, 1, closeAll(t, o, lease, func(q *store.CloseQuery) { q.Now, q.Size = time.Now().Add(time.Second), 1 }).Collections)
 	collect(t, o, lease, hourly, member(9, "b"))
