@@ -70,7 +70,7 @@ func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types n
 	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Opener: opener{f, a}}
 	a.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	a.dispatcher = dispatch.New(dispatch.Config{
-		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
+		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(), Types: f.config.Types,
 		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: slog.New(withoutAnswers{f.config.Logger.Handler()}),
 	})
 	return a

@@ -189,7 +189,8 @@ func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64
 	}
 	for i := range parked {
 		if parked[i].State != store.StateBlocked {
-			break // another head, which a person has moved to the front
+			l.resumeLoose(parked[i+1:])
+			break // another head, which a person has moved to the front, or which waits for its hours
 		}
 		if l.busy.has(store.RefOf(&parked[i].Envelope)) {
 			break // its outcome is not written yet: it may become a head, and otherwise asks itself
@@ -239,13 +240,13 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 		return false
 	}
 	d := l.dispatcher
-	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures}
+	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures, lastError: p.LastError}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, d.name, p.Attempt
 	it.destination = d.caller.Destination(&it.Delivery)
 	outcome, isSettled := settled(p)
 	turn := keyqueue.Go
-	if it.Key != "" && !isSettled {
+	if it.Key != "" && !isSettled && !d.loosen(it) {
 		turn = l.keys.Resume(it.Key, it, p.State != store.StateScheduled)
 	}
 	if turn == keyqueue.Refuse {

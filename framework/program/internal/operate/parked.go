@@ -56,7 +56,7 @@ func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "select deliveries to this sink")
 	f.addCommon(cmd)
 	if withStates {
-		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, dead, settling or cancelled; may be repeated")
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, quiet, dead, settling or cancelled; may be repeated")
 	}
 }
 
