@@ -65,7 +65,10 @@ func (h *hours) timing(e *notification.Envelope) timing {
 	if c.zone = h.Zone; c.zone == nil {
 		name, failed := h.ZoneOf.Of(context.Background(), e, h.types)
 		if c.zone = h.find(name); c.zone == nil {
-			c.zone, err = time.UTC, errors.Join(err, failed, fmt.Errorf("there is no zone %.40q", name))
+			if failed == nil {
+				failed = fmt.Errorf("there is no zone %.40q", name)
+			}
+			c.zone, err = time.UTC, errors.Join(err, failed)
 		}
 	}
 	if err != nil {

@@ -330,7 +330,7 @@ func (l *Lane) parkWaiting(waiting []*item) {
 
 // expired reports whether the lease has expired. While a machine is suspended, its monotonic
 // clock stops but its wall clock does not; and setting back the wall clock must not extend a
-// lease. So the lease is valid only while both timings say so.
+// lease. So the lease is valid only while both clocks say so.
 func expired(now, expires time.Time) bool {
 	return now.After(expires) || now.Round(0).After(expires.Round(0))
 }
