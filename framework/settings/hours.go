@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,21 @@ type Hours struct {
 
 // On reports whether there are hours.
 func (h Hours) On() bool { return h != Hours{} }
+
+// String returns the hours in words, such as "08:00 to 20:00 in Europe/Berlin, mon-fri"; "" if there are none.
+func (h Hours) String() string {
+	if !h.On() {
+		return ""
+	}
+	text := h.From + " to " + h.To + " in " + cmp.Or(h.Zone, "UTC")
+	if h.Days != "" {
+		text += ", " + h.Days
+	}
+	if h.Unless != "" {
+		text += ", unless " + h.Unless
+	}
+	return text
+}
 
 func (h Hours) validate(p *Problems, at string) {
 	if h.On() {

@@ -102,6 +102,9 @@ func TestHoursThatCannotBeMeantAreRefused(t *testing.T) {
 	valid := settings.Hours{Zone: "Europe/Berlin", From: "08:00", To: "20:00", Days: "mon-fri,sun", Unless: `metadata.urgent == "true"`}
 	require.Empty(t, problems("x", valid))
 	require.Equal(t, "Europe/Berlin", valid.Timetable().Zone.String())
+	require.Equal(t, `08:00 to 20:00 in Europe/Berlin, mon-fri,sun, unless metadata.urgent == "true"`, valid.String())
+	require.Equal(t, "08:00 to 20:00 in UTC", settings.Hours{From: "08:00", To: "20:00"}.String())
+	require.Empty(t, settings.Hours{}.String())
 	for name, c := range map[string]struct {
 		change func(h *settings.Hours)
 		want   string
