@@ -127,6 +127,34 @@ func TestUrgentDeliveriesBehindARetryGoWhenThatWaitsForTheHours(t *testing.T) {
 	})
 }
 
+// Once it has failed, it holds back its key as any other.
+func TestAnUrgentDeliveryThatFailsHoldsItsKey(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: fails(errors.New("503"), 1, "t", "u")}
+		pass(10 * time.Second) // so that no comparison of keys, every 30 s from then on, is within what follows
+		f := o.one(forwarder.Sink{Sink: s, Hours: byDay, Retry: forwarder.Retry{Pauses: []time.Duration{12 * time.Second}}})
+		until(opened.Add(-time.Hour - 8*time.Second))
+		o.insert(urgent("t", "k"))
+		f.flush()
+		f.publish("t", "k", "z")
+		require.Equal(t, []string{"sink retrying t", "sink blocked z"}, o.parked())
+		until(opened.Add(-time.Hour + 8*time.Second))
+		require.Equal(t, []string{"t", "t"}, s.given())
+		require.Equal(t, []string{"sink quiet z"}, o.parked())
+
+		until(opened.Add(-8 * time.Second))
+		o.insert(urgent("u", "k"))
+		f.flush()
+		require.Equal(t, []string{"u"}, s.given())
+		until(opened)
+		f.publish("t", "k", "a", "b")
+		require.Equal(t, []string{"z"}, s.given())
+		require.Equal(t, []string{"sink retrying u", "sink blocked a", "sink blocked b"}, o.parked())
+		until(opened.Add(8 * time.Second))
+		require.Equal(t, []string{"u", "a", "b"}, s.given())
+	})
+}
+
 // Deliveries of a key that wait in memory when the hours end.
 func TestDeliveriesInMemoryWaitWhenTheHoursEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
