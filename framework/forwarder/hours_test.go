@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // byDay are hours in UTC. Bubbles begin at midnight in UTC.
@@ -152,6 +153,21 @@ func TestAnUrgentDeliveryThatFailsHoldsItsKey(t *testing.T) {
 		require.Equal(t, []string{"sink retrying u", "sink blocked a", "sink blocked b"}, o.parked())
 		until(opened.Add(8 * time.Second))
 		require.Equal(t, []string{"u", "a", "b"}, s.given())
+	})
+}
+
+func TestAnUrgentDeliveryDoesNotPassADeadOneThatHaltsItsKey(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: fails(sinks.Permanent(errors.New("400")), always, "dead")}
+		f := o.one(forwarder.Sink{Sink: s, Hours: byDay, OnDead: forwarder.OnDeadHalt})
+		until(closed.Add(-time.Minute))
+		f.publish("t", "k", "dead")
+		until(closed.Add(time.Hour))
+		o.insert(urgent("behind", "k"), urgent("free", "l"))
+		f.flush()
+		pass(time.Minute)
+		require.Equal(t, []string{"dead", "free"}, s.given())
+		require.Equal(t, []string{"sink dead dead", "sink blocked behind"}, o.parked())
 	})
 }
 

@@ -19,7 +19,8 @@ import (
 // the hours begin. It holds back its key, so the order of the key is kept.
 //
 // An item for which the condition Unless holds does not wait. Outside of the hours it is loose: it goes as if
-// it had no key, since the key may be held until the morning.
+// it had no key, since the key may be held until the morning. Where a dead delivery halts its key none is loose: it
+// would pass the dead one.
 
 // hours are the hours of a sink. They are safe for concurrent use; nil: there are none.
 type hours struct {
@@ -54,27 +55,27 @@ func newHours(s settings.Hours, types *registry.Registry, log *slog.Logger) *hou
 
 // timing returns the timing for an envelope.
 func (h *hours) timing(e *notification.Envelope) timing {
-	c := timing{of: h}
+	t := timing{of: h}
 	if h == nil {
-		return c
+		return t
 	}
 	var err error
 	if h.Unless != nil {
-		c.urgent, err = h.Unless.Holds(context.Background(), e, h.types)
+		t.urgent, err = h.Unless.Holds(context.Background(), e, h.types)
 	}
-	if c.zone = h.Zone; c.zone == nil {
+	if t.zone = h.Zone; t.zone == nil {
 		name, failed := h.ZoneOf.Of(context.Background(), e, h.types)
-		if c.zone = h.find(name); c.zone == nil {
+		if t.zone = h.find(name); t.zone == nil {
 			if failed == nil {
 				failed = fmt.Errorf("there is no zone %.40q", name)
 			}
-			c.zone, err = time.UTC, errors.Join(err, failed)
+			t.zone, err = time.UTC, errors.Join(err, failed)
 		}
 	}
 	if err != nil {
 		h.fail(e, err)
 	}
-	return c
+	return t
 }
 
 // find returns a zone; nil if there is none with that name.
@@ -145,7 +146,7 @@ func (d *Dispatcher) waits(it *item, now time.Time) (until time.Time, waits bool
 
 // loosen reports whether an item is loose, since it does not wait for the hours, and makes it so.
 func (d *Dispatcher) loosen(it *item) bool {
-	if it.Key == "" || d.hours.Load() == nil {
+	if it.Key == "" || it.lane.halt || d.hours.Load() == nil {
 		return false
 	}
 	now := time.Now()
@@ -198,7 +199,7 @@ func (l *Lane) asksAfter(it *item) bool { return !it.fromLog() && l.keys.Idle(it
 func (l *Lane) resumeLoose(behind []store.Parked) {
 	for i := range behind {
 		p := &behind[i]
-		if p.State == store.StateBlocked && l.dispatcher.loosen(&item{Delivery: notification.Delivery{Envelope: &p.Envelope}}) {
+		if p.State == store.StateBlocked && l.dispatcher.loosen(&item{lane: l, Delivery: notification.Delivery{Envelope: &p.Envelope}}) {
 			l.resume(p)
 		}
 	}
