@@ -175,7 +175,7 @@ func TestWhyReportsASinkThatANotificationPassesBy(t *testing.T) {
 
 func TestWhyReportsParkedDeliveries(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
-		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued", "settling", "unknown", "known"} {
+		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued", "settling", "unknown", "known", "quiet", "behind", "again"} {
 			o.publish(t, id, "order.placed", "")
 		}
 		later := time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -190,7 +190,9 @@ func TestWhyReportsParkedDeliveries(t *testing.T) {
 		unknown, known := delivery(7, "unknown", "", store.StateRetrying), delivery(8, "known", "", store.StateRetrying)
 		unknown.DueAt, unknown.LastError = later, "unknown: no program knows version 9 of order.placed"
 		known.DueAt, known.LastError = noon, unknown.LastError
-		o.park(t, "mail", unknown, known, settling, retrying, delivery(2, "blocked", "k", store.StateBlocked), dead, scheduled, requeued)
+		quiet, behind, again := delivery(9, "quiet", "q", store.StateQuiet), delivery(10, "behind", "q", store.StateBlocked), delivery(11, "again", "", store.StateQuiet)
+		quiet.DueAt, again.DueAt, again.Attempt, again.LastError = later, noon, 2, "timeout"
+		o.park(t, "mail", quiet, behind, again, unknown, known, settling, retrying, delivery(2, "blocked", "k", store.StateBlocked), dead, scheduled, requeued)
 		for id, want := range map[string]string{
 			"retrying":  "retrying at 2100-01-02 03:04:05Z, after attempt 3 of 5: timeout",
 			"blocked":   "blocked by retrying of its key k, which is retrying: timeout",
@@ -198,6 +200,9 @@ func TestWhyReportsParkedDeliveries(t *testing.T) {
 			"requeued":  "requeued or replayed, due since 2026-01-02 12:00:00Z",
 			"unknown":   "waits until 2100-01-02 03:04:05Z, with no attempt spent: unknown: no program knows version 9 of order.placed",
 			"known":     "waits with no attempt spent, due since 2026-01-02 12:00:00Z: unknown: no program knows version 9 of order.placed",
+			"quiet":     "outside of the hours of the sink, which begin at 2100-01-02 03:04:05Z",
+			"behind":    "blocked by quiet of its key q, which is quiet: it waits for the hours of the sink, until 2100-01-02 03:04:05Z",
+			"again":     "waited for the hours of the sink, due since 2026-01-02 12:00:00Z, after attempt 2 of 5: timeout",
 			"settling":  "the sink accepted it on attempt 1: 250 ok; a hook failed: deadlock; it is called again at 2100-01-02 03:04:05Z",
 		} {
 			require.Equal(t, want, o.why(t, id).Verdicts[0].Text, id)

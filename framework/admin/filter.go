@@ -46,7 +46,7 @@ func (f Filter) Validate() error {
 }
 
 // states are all states of a parked delivery.
-var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling, store.StateCancelled}
+var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling, store.StateCancelled}
 
 func (f Filter) parse() (store.ParkedFilter, error) {
 	var problems []error
@@ -74,7 +74,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	for _, s := range f.States {
 		if !slices.Contains(states, s) {
-			problem("unknown state %q: use retrying, scheduled, blocked, dead, settling or cancelled", s)
+			problem("unknown state %q: use retrying, scheduled, blocked, quiet, dead, settling or cancelled", s)
 		}
 	}
 	if !isDate(f.PlannedAt) {

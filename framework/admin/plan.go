@@ -34,7 +34,8 @@ type Plan struct {
 
 // Requeue plans to try deliveries again at once, by the database's clock, with all attempts
 // available again. It selects dead deliveries, and retrying ones too if the filter names that
-// state, an id or selected deliveries. The text of their last error stays. Of several dead ones
+// state, an id or selected deliveries; and quiet ones if it names that state, which wait again unless the
+// hours of their sink have changed. The text of their last error stays. Of several dead ones
 // of one key, the first becomes due and the others are blocked behind it, so that their order
 // is kept. Deliveries that have overtaken them stay delivered.
 //
@@ -44,8 +45,8 @@ type Plan struct {
 func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying})
 	for _, s := range f.States {
-		if s != store.StateDead && s != store.StateRetrying {
-			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead and retrying ones; requeue the head of a key to release those blocked behind it",
+		if s != store.StateDead && s != store.StateRetrying && s != store.StateQuiet {
+			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead, retrying and quiet ones; requeue the head of a key to release those blocked behind it",
 				ErrFilter, s)
 		}
 	}

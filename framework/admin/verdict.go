@@ -28,6 +28,8 @@ const (
 	Scheduled Whereabouts = "scheduled"
 	Blocked   Whereabouts = "blocked"
 	Dead      Whereabouts = "dead"
+	// Quiet: it is parked until the hours of the sink begin.
+	Quiet Whereabouts = "quiet"
 	// Settling: it is delivered, but a hook fails.
 	Settling Whereabouts = "settling"
 	// Cancelled: its publisher cancelled it while it was scheduled.
@@ -170,6 +172,14 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 		if err := w.blocked(ctx, v, p); err != nil {
 			return err
 		}
+	case p.State == store.StateQuiet:
+		v.Where, v.Text = Quiet, "outside of the hours of the sink, which begin at "+timeText(p.DueAt)
+		if !p.DueAt.After(w.now) {
+			v.Text = "waited for the hours of the sink, due since " + timeText(p.DueAt)
+		}
+		if p.LastError != "" {
+			v.Text += fmt.Sprintf(", after %s: %s", attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+		}
 	case p.State == store.StateScheduled && p.DueAt.After(w.now):
 		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)
 	case p.State == store.StateScheduled:
@@ -201,15 +211,15 @@ func hookTime(p *store.ParkedDelivery) string {
 
 // blocked describes what blocks the key.
 func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
-	filter := store.ParkedFilter{Sink: p.Sink, Key: p.Envelope.Key, States: []store.State{store.StateRetrying, store.StateDead}}
+	filter := store.ParkedFilter{Sink: p.Sink, Key: p.Envelope.Key, States: []store.State{store.StateRetrying, store.StateQuiet, store.StateDead}}
 	const heads = 100
 	found, err := w.admin.store.FindParked(ctx, filter, store.ParkedPlace{}, heads)
 	if err != nil {
 		return err
 	}
-	var head *store.ParkedDelivery // a retrying one, otherwise the first dead one
+	var head *store.ParkedDelivery // the first one that is not dead, otherwise the first dead one
 	for i := range found {
-		if f := &found[i]; head == nil || head.State == store.StateDead && f.State == store.StateRetrying {
+		if f := &found[i]; head == nil || head.State == store.StateDead && f.State != store.StateDead {
 			head = f
 		}
 	}
@@ -218,7 +228,11 @@ func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelive
 		return nil
 	}
 	v.BlockedBy = head.Envelope.ID
-	v.Text = fmt.Sprintf("blocked by %s of its key %s, which is %s: %s", head.Envelope.ID, p.Envelope.Key, head.State, head.LastError)
+	why := head.LastError
+	if head.State == store.StateQuiet {
+		why = "it waits for the hours of the sink, until " + timeText(head.DueAt)
+	}
+	v.Text = fmt.Sprintf("blocked by %s of its key %s, which is %s: %s", head.Envelope.ID, p.Envelope.Key, head.State, why)
 	return nil
 }
 

@@ -39,6 +39,7 @@ func TestChangesListWhatAReloadCanApply(t *testing.T) {
 		"rate":        of("50/s", "51/s"),
 		"breaker":     of("max_pause: 1m", "max_pause: 2m"),
 		"fairness":    of("fairness: tenant", "fairness: shop"),
+		"hours":       of("to: 20:00", "to: 21:00"),
 	} {
 		require.Equal(t, config.Changes{Sinks: []string{"partner"}}, before.ChangesTo(after), name)
 	}

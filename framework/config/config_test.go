@@ -120,6 +120,7 @@ sinks:
     rate: 50/s, burst 100
     breaker: {max_pause: 1m, off: true}
     fairness: tenant
+    hours: {zone: "metadata.zone || 'Europe/Berlin'", from: "08:00", to: 20:00, days: mon-fri, unless: "metadata.urgent == 'true'"}
   other: {kind: http, with: {url: "https://other.example/"}}
 routes:
   order.placed: &both [partner, other]
@@ -155,6 +156,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		Rate:     forwarder.Rate{Events: 50, Per: time.Second, Burst: 100},
 		Breaker:  forwarder.Breaker{MaxPause: time.Minute, Off: true},
 		Fairness: "tenant",
+		Hours:    forwarder.Hours{Zone: "metadata.zone || 'Europe/Berlin'", From: "08:00", To: "20:00", Days: "mon-fri", Unless: "metadata.urgent == 'true'"},
 	}, partner)
 	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "omitted settings have the engine's defaults")
 	engine.Sinks = nil

@@ -64,7 +64,7 @@ type Batch struct {
 // Parked is a delivery that could not be made now, when that is written. Hooks get it too.
 type Parked struct {
 	*notification.Delivery
-	// State is why it is parked: retrying, scheduled, blocked or dead.
+	// State is why it is parked: retrying, scheduled, blocked, quiet or dead.
 	State store.State
 	// DueAt is when its next attempt is due; zero for blocked and dead ones.
 	DueAt time.Time

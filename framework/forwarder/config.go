@@ -137,6 +137,8 @@ type Sink struct {
 	Breaker Breaker `yaml:"breaker"`
 	// Several notifications of a group become one delivery.
 	Collect Collect `yaml:"collect"`
+	// When deliveries begin, such as from 08:00 to 20:00. Outside of these hours they wait. Default: always.
+	Hours Hours `yaml:"hours"`
 	// Name of the metadata, such as tenant, whose values share the sink fairly: if several values have
 	// pending deliveries, each gets the same number of deliveries in flight. Default: none.
 	//
@@ -167,6 +169,7 @@ type (
 	Retry       = settings.Retry
 	OnDead      = settings.OnDead
 	Breaker     = settings.Breaker
+	Hours       = settings.Hours
 	Rate        = settings.Rate
 	Trace       = settings.Trace
 	Collect     = settings.Collect
@@ -368,13 +371,13 @@ func (s Sink) answerBytes() int {
 // settings returns the settings that Adjust can change.
 func (s Sink) settings() policy.Settings {
 	return policy.Settings{Parallelism: s.Parallelism, Retry: s.Retry, OnDead: s.OnDead,
-		Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness}
+		Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness, Hours: s.Hours}
 }
 
 // with returns the sink with these settings.
 func (s Sink) with(p policy.Settings) Sink {
 	s.Parallelism, s.Retry, s.OnDead = p.Parallelism, p.Retry, p.OnDead
-	s.Timeout, s.Rate, s.Breaker, s.Fairness = p.Timeout, p.Rate, p.Breaker, p.Fairness
+	s.Timeout, s.Rate, s.Breaker, s.Fairness, s.Hours = p.Timeout, p.Rate, p.Breaker, p.Fairness, p.Hours
 	return s
 }
 
@@ -390,6 +393,7 @@ func (s Sink) validate(p *settings.Problems, at string) {
 	p.Check(at+".retry", s.Retry)
 	p.Check(at+".rate", s.Rate)
 	p.Check(at+".breaker", s.Breaker)
+	p.Check(at+".hours", s.Hours)
 	p.Check(at+".collect", s.Collect)
 	s.checkCollect(p, at+".collect")
 }

@@ -9,7 +9,7 @@ import (
 // nil:
 //
 //	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
-//	Parked    func(ctx context.Context, tx *sql.Tx, parked []event.Parked) error // now retrying, scheduled or blocked
+//	Parked    func(ctx context.Context, tx *sql.Tx, parked []event.Parked) error // now retrying, scheduled, blocked or quiet
 //	Dead      func(ctx context.Context, tx *sql.Tx, dead []event.Parked) error
 //
 // A hook gets at most 1,000 deliveries and must be quick: its context ends after a third of

@@ -98,6 +98,8 @@ type ruled struct {
 	script // its mutex guards the fields below
 	f      *engine
 	halt   bool
+	hours  forwarder.Hours // begin at opens
+	opens  time.Time
 	n      int // threshold
 	all    []*ruledNotification
 	byID   map[string]*ruledNotification
@@ -116,6 +118,10 @@ func playRuled(rt *rapid.T, o *outbox) {
 	r.script.answer = r.answer
 	r.halt = rapid.Bool().Draw(rt, "halt")
 	r.n = rapid.SampledFrom([]int{1, 2, 16}).Draw(rt, "threshold")
+	if r.opens = time.Now(); rapid.Bool().Draw(rt, "at night") {
+		r.opens = r.opens.Add(2 * time.Minute)
+		r.hours = forwarder.Hours{From: "00:02", To: "00:00"}
+	}
 	r.begin()
 	defer func() { r.f.abandon() }()
 	rt.Repeat(map[string]func(*rapid.T){
@@ -141,7 +147,7 @@ func (r *ruled) begin() {
 	r.f = r.one(forwarder.Sink{
 		Sink: &r.script, OnDead: onDead, Parallelism: forwarder.Parallelism{Threshold: r.n},
 		Breaker: forwarder.Breaker{Off: true}, // many are refused in a row
-		Retry:   forwarder.Retry{MaxAttempts: ruledAttempts, Initial: ruledInitial},
+		Retry:   forwarder.Retry{MaxAttempts: ruledAttempts, Initial: ruledInitial}, Hours: r.hours,
 	}, func(c *forwarder.Config) {
 		c.Store = r
 		c.Lease = 5 * time.Minute
@@ -237,6 +243,8 @@ func (r *ruled) mayBegin(n *ruledNotification, attempt int) {
 		r.breaks("%s has attempt %d", n.id, attempt)
 	case now.Before(n.notBefore):
 		r.breaks("%s is tried again too early", n.id)
+	case now.Before(r.opens):
+		r.breaks("%s is delivered at night", n.id)
 	case now.Before(n.due):
 		r.breaks("%s is delivered before it is due", n.id)
 	case now.After(r.asked) && now.Before(r.waits):
@@ -392,13 +400,17 @@ func (r *ruled) check(rt *rapid.T) {
 	}
 	require.Zero(rt, r.overlaps, "deliveries of a key in flight twice")
 	require.LessOrEqual(rt, r.most, r.n, "deliveries in flight")
-	want := make(map[string]string)
+	want, quiet := make(map[string]string), r.table(`state = 'quiet'`)
 	for _, n := range r.all {
+		if quiet[n.id] != "" && n.fate != dead {
+			require.Equal(rt, fmt.Sprintf("quiet after %d", n.spent), quiet[n.id], n.id)
+			continue
+		}
 		if n.fate == dead || n.fate == retrying || n.fate == scheduled {
 			want[n.id] = fmt.Sprintf("%s after %d", n.fate, n.spent)
 		}
 	}
-	require.Equal(rt, want, r.table(`state <> 'blocked'`))
+	require.Equal(rt, want, r.table(`state NOT IN ('blocked', 'quiet')`))
 }
 
 // table returns the parked deliveries by id.

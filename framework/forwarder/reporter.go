@@ -137,6 +137,7 @@ func (c Config) digest() string {
 		Breaker     Breaker
 		Fairness    string
 		Trace       Trace
+		Hours       Hours `json:",omitzero"`
 	}
 	all := struct {
 		Routes                           route.Routes
@@ -146,7 +147,7 @@ func (c Config) digest() string {
 		Unrouted                         Unrouted
 	}{c.Routes, make(map[string]rules), c.Lanes, c.Lease, c.Retention, c.InboxRetention, c.Unrouted}
 	for name, s := range c.Sinks {
-		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
+		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace, s.Hours}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

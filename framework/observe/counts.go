@@ -29,7 +29,7 @@ const delivered = sinks.ClassCancelled + 1
 
 // parkedStates are the states of deliveries that an observer sees parked. Samples also have the
 // state settling.
-var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead}
+var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead}
 
 // sinkCounts are the totals of one sink. Each sink has its own lock, held for a few additions only.
 type sinkCounts struct {

@@ -34,7 +34,7 @@ func newExplain(p *command.Invocation) *cobra.Command {
 conditions and with which payload, or what happens to them if no route matches. Show
 also the settings of their deliveries to each sink, with defaults filled in: threshold,
 attempts, the pauses between them and which of retry.types they come from, timeout,
-rate and on_dead.
+rate, on_dead and hours.
 
 --data also evaluates the conditions for a notification with that payload, and shows
 what each sink would get. Nothing is sent.
@@ -93,6 +93,7 @@ type deliveryView struct {
 	Timeout     string            `json:"timeout"`
 	Rate        string            `json:"rate,omitempty"`
 	OnDead      string            `json:"on_dead"`
+	Hours       string            `json:"hours,omitempty"`
 }
 
 type parallelismView struct {
@@ -190,6 +191,7 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 		Timeout:     duration.Text(s.Timeout),
 		Rate:        s.Rate.String(),
 		OnDead:      string(s.OnDead),
+		Hours:       s.Hours.String(),
 	}
 	if s.Parallelism.IsAdaptive() {
 		view.Parallelism = parallelismView{Adaptive: new(adaptiveView(s.Parallelism.Adaptive))}
@@ -254,6 +256,11 @@ func printType(w io.Writer, view typeView) {
 		})
 	}
 	t.Render()
+	for _, d := range view.Sinks {
+		if d.Hours != "" {
+			terminal.Printf(w, "%s: deliveries begin from %s\n", d.Sink, d.Hours)
+		}
+	}
 	for _, d := range view.Sinks {
 		d.printRules(w)
 	}

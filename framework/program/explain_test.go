@@ -64,6 +64,26 @@ _other: one of Waybill's own types, which no route matches: it is skipped
 	require.Equal(t, result{stdout: "_other: no route matches, so it is parked as dead under the sink _unrouted (forwarder.unrouted: park)\n"}, r)
 }
 
+func TestConfigExplainShowsHours(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, `
+sinks: {digest: {kind: kafka, hours: {zone: "metadata.zone || 'Europe/Berlin'", from: 08:00, to: "20:00", days: mon-fri, unless: "metadata.urgent == 'true'"}}}
+routes: {"*": [digest]}
+`)
+	const hours = `08:00 to 20:00 in metadata.zone || 'Europe/Berlin', mon-fri, unless metadata.urgent == 'true'`
+	require.Contains(t, waybill(t, "config", "explain", "-c", file, "t").stdout, "digest: deliveries begin from "+hours+"\n")
+	var views []typeView
+	require.NoError(t, json.Unmarshal([]byte(waybill(t, "config", "explain", "-c", file, "t", "--json").stdout), &views))
+	require.Equal(t, hours, views[0].Sinks[0].Hours)
+	r := waybill(t, "config", "check", "-c", writeFile(t, `
+sinks: {digest: {kind: kafka, hours: {zone: Europe/Berln, from: "8", to: "20:00"}}}
+routes: {"*": [digest]}
+`))
+	require.NotZero(t, r.code)
+	require.Contains(t, r.stderr+r.stdout, `sinks.digest.hours.from is "8": use a time of day such as 08:00`)
+	require.Contains(t, r.stderr+r.stdout, `sinks.digest.hours.zone is neither the name of a zone, such as Europe/Berlin, nor an expression`)
+}
+
 func TestConfigExplainAsJSON(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, fmt.Sprintf(explained, "ignore"))

@@ -33,7 +33,8 @@ type environment struct {
 	Join    func(list any, glue ...string) string          `expr:"join"`
 	Trim    func(text any, characters ...string) string    `expr:"trim"`
 
-	// These are called by what metered adds.
+	// Or is called by what orElse adds, and the others by what metered adds.
+	Or      func(a, b any) any                   `expr:"__or"`
 	Step    func(units int) bool                 `expr:"__step"`
 	Text    func(string) string                  `expr:"__text"`
 	Count   func(way int, value any) any         `expr:"__count"`
@@ -93,6 +94,7 @@ func newFacts(e *notification.Envelope, name string, types *registry.Registry) *
 		ID: e.ID, Type: name, Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
 	}}
 	m := &f.meter
+	f.names.Or = or
 	f.names.Replace, f.names.Repeat, f.names.Join, f.names.Trim = m.replace, m.repeat, m.join, m.trim
 	f.names.Step = func(units int) bool { m.spend(units); return true }
 	f.names.Text, f.names.Count, f.names.Matched, f.names.Matches = m.text, m.count, m.matched, m.matches

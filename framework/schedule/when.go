@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/cronexpr"
 
 	"github.com/waybill-go/waybill/framework/internal/duration"
+	"github.com/waybill-go/waybill/framework/internal/zones"
 )
 
 // When is the rule for when a schedule is due. Every and Cron make it.
@@ -85,7 +86,7 @@ func Cron(line, zone string) When {
 		zone = "UTC"
 		w.text += zone
 	}
-	location, zoneErr := loadZone(zone)
+	location, zoneErr := zones.Load(zone)
 	expression, lineErr := parse(line, fields)
 	if w.err = errors.Join(lineErr, zoneErr); w.err != nil {
 		return w
@@ -123,17 +124,6 @@ func parse(line string, fields []string) (*cronexpr.Expression, error) {
 		return nil, fmt.Errorf("cron %q is never due: there is no such day, or a range ends before it begins", line)
 	}
 	return expression, nil
-}
-
-func loadZone(zone string) (*time.Location, error) {
-	if zone == "Local" {
-		return nil, errors.New("zone Local differs between machines: name the zone, as in Europe/Berlin")
-	}
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		return nil, fmt.Errorf("zone %q: %w: use a name of the IANA database, such as Europe/Berlin; a program on a machine without that database imports time/tzdata", zone, err)
-	}
-	return location, nil
 }
 
 // cron is a crontab line in a time zone. The library gets only wall-clock times, as if they

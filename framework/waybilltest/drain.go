@@ -30,7 +30,7 @@ const (
 // Drain runs a forwarder until nothing is due: every published notification is delivered or
 // dead, or waits for its time or behind an earlier one of its key. That includes what handlers
 // publish meanwhile. It does not wait for scheduled deliveries, retries and failed hooks: see
-// [Advance].
+// [Advance]. The hours of sinks do not count: a test has the same result at night.
 //
 // After 30 s it fails the test and lists what is left. It never removes rows: retention is off,
 // whatever the configuration says. Each call opens and closes the sinks that are a
@@ -44,7 +44,7 @@ func Drain(t testing.TB, c forwarder.Config) {
 // d had passed: scheduled deliveries, retries and failed hooks, and all that follows from them.
 // It moves the times of parked deliveries instead of waiting. It changes no clock: DeliverAt
 // of later notifications, Retry.MaxAge and a breaker's pauses still count
-// from the real time.
+// from the real time. The hours of sinks do not count: see [Drain].
 func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
 	t.Helper()
 	r := newDrain(t, c)
@@ -87,6 +87,12 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	require.True(t, ok, "store %T is not a store.Inspector", c.Store)
 	c.Poll = 4 * lookEvery
 	c.Lease = 3 * time.Second // a position past rows of other types is written after a third of the lease
+	timeless := make(map[string]forwarder.Sink, len(c.Sinks))
+	for name, sink := range c.Sinks {
+		sink.Hours = forwarder.Hours{} // they follow the real clock
+		timeless[name] = sink
+	}
+	c.Sinks = timeless
 	c.Retention, c.InboxRetention = forwarder.KeepForever, forwarder.KeepForever
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -214,7 +220,7 @@ func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 			waits, holds = !p.DueAt.IsZero(), r.config.Sinks[p.Sink].OnDead == forwarder.OnDeadHalt
 		case store.StateSettling:
 			waits = true
-		case store.StateRetrying:
+		case store.StateRetrying, store.StateQuiet:
 			waits, holds = true, true
 		case store.StateScheduled, store.StateCancelled:
 			waits = !behind

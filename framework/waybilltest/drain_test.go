@@ -162,6 +162,20 @@ func TestDrainTakesRowsThatWereNotCountedForPending(t *testing.T) {
 	})
 }
 
+func TestDrainDeliversOutsideOfTheHoursOfASink(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		sink := s.config.Sinks["shop"]
+		clock := func(in time.Duration) string { return time.Now().UTC().Add(in).Format("15:04") }
+		sink.Hours = forwarder.Hours{From: clock(time.Hour), To: clock(2 * time.Hour)}
+		s.config.Sinks["shop"] = sink
+		s.attempts.Store(1000)
+		s.place(t, "o-1")
+		waybilltest.Drain(t, s.config)
+		require.Equal(t, []string{"charged o-1", "shipped o-1"}, s.log)
+		require.Equal(t, sink.Hours, s.config.Sinks["shop"].Hours)
+	})
+}
+
 func TestAdvanceMovesWaitingDeliveriesAndNotDeadOnes(t *testing.T) {
 	onEachShop(t, func(t *testing.T, s *shop) {
 		s.attempts.Store(-1000)

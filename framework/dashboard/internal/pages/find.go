@@ -123,7 +123,7 @@ func (r *request) findType(ctx context.Context, word string) (*goTo, error) {
 func (r *request) findKey(ctx context.Context, word string) (*goTo, error) {
 	sinks, err := r.Admin.Sinks(ctx)
 	for _, sink := range sinks {
-		filter := admin.Filter{Sink: sink.Sink, Key: word, States: []store.State{store.StateRetrying, store.StateBlocked, store.StateDead}}
+		filter := admin.Filter{Sink: sink.Sink, Key: word, States: []store.State{store.StateRetrying, store.StateBlocked, store.StateQuiet, store.StateDead}}
 		found, err := r.Admin.Parked(ctx, filter, store.ParkedPlace{}, 1)
 		if err != nil {
 			return nil, err

@@ -113,13 +113,15 @@ type parkedRow struct{ store.ParkedDelivery }
 // Value identifies the delivery in forms.
 func (r parkedRow) Value() string { return placeText(r.Place()) }
 
-// Waits returns what a blocked, scheduled or settling delivery waits for; "" for other states.
+// Waits returns what a blocked, scheduled, quiet or settling delivery waits for; "" for other states.
 func (r parkedRow) Waits() string {
 	switch r.State {
 	case store.StateBlocked:
 		return "an earlier delivery of its key"
 	case store.StateScheduled:
 		return "its time"
+	case store.StateQuiet:
+		return "the hours of the sink"
 	case store.StateSettling:
 		return "its hook"
 	}
@@ -138,7 +140,7 @@ func parkedRows(found []store.ParkedDelivery) []parkedRow {
 }
 
 // parkedStates are the states that the filter offers.
-var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling, store.StateCancelled}
+var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling, store.StateCancelled}
 
 // parkedPage is the list of parked deliveries.
 type parkedPage struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -18,6 +19,8 @@ import (
 type Groups struct {
 	// By is the name of a delivery's group; nil: its key.
 	By *route.Text
+	// Types are the types that the application publishes; nil: they are not known.
+	Types *registry.Registry
 	// Newest means that a collection is delivered as its last member.
 	Newest bool
 	// Collector delivers collections as one. If it is nil, their members are delivered one after the other.
@@ -38,7 +41,7 @@ func (c *Caller) Group(e *notification.Envelope) string {
 	group := e.Key
 	if c.Groups.By != nil {
 		var err error
-		if group, err = c.Path.Value(context.Background(), c.Groups.By, e); err != nil {
+		if group, err = c.Groups.By.Of(context.Background(), e, c.Groups.Types); err != nil {
 			return ""
 		}
 	}

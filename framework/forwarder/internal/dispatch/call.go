@@ -146,7 +146,7 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 			continue
 		case it.lane.verdicts != nil && d.endByVerdict(c, it, now):
 			continue
-		case d.parkIfDown(it, slots, now):
+		case d.parkIfQuiet(it, now), d.parkIfDown(it, slots, now):
 			if postponed++; postponed == maxPostponements {
 				d.lookAt(now) // releases the lock for others
 				return
@@ -158,7 +158,7 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 		if it.unit != nil {
 			return
 		}
-		if d.batch.Ordered && size > 1 && it.Key != "" {
+		if d.batch.Ordered && size > 1 && it.Key != "" && !it.loose {
 			d.chain(c, size, now)
 		}
 	}
@@ -182,7 +182,7 @@ func (d *Dispatcher) fills(size int, now time.Time) bool {
 		return n >= size
 	}
 	for it := range d.queue.All() {
-		if it.Key != "" {
+		if it.Key != "" && !it.loose {
 			n += it.lane.keys.Waiting(it.Key)
 		}
 		if n >= size {
@@ -207,7 +207,8 @@ func (d *Dispatcher) chain(c *call, size int, now time.Time) {
 	keys := last.lane.keys
 	for keys.Waiting(last.Key) > 0 && len(c.items) < size && d.admit(now) {
 		next, _ := keys.Pop(last.Key)
-		if _, judged := last.lane.verdicts[next.ref()]; judged {
+		_, judged := last.lane.verdicts[next.ref()]
+		if _, waits := d.waits(next, now); waits || judged {
 			keys.Unpop(last.Key, next)
 			return
 		}
@@ -369,7 +370,7 @@ func (d *Dispatcher) unchain(c *call, failed int, now time.Time) {
 	for i := len(c.items) - 1; i > failed; i-- {
 		behind := c.items[i]
 		switch {
-		case behind == nil || behind.lane != it.lane || behind.Key != it.Key:
+		case behind == nil || behind.loose || behind.lane != it.lane || behind.Key != it.Key:
 		case c.results[i].Err == nil:
 			behind.chained = true // so that its end does not advance its key
 		default:

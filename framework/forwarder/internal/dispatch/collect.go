@@ -244,7 +244,7 @@ func (l *Lane) ResumeCollection(members []store.Parked) (taken bool) {
 	}
 	envelope := members[0].Envelope
 	envelope.ID, envelope.Key = u.id(), "" // its group is its order
-	it := &item{lane: l, state: store.StateCollecting, firstParked: members[0].FirstParkedAt, unit: u}
+	it := &item{lane: l, state: store.StateCollecting, firstParked: members[0].FirstParkedAt, lastError: members[0].LastError, unit: u}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink = &envelope, d.name
 	for i := range members {

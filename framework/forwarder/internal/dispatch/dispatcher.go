@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/event"
@@ -30,6 +31,7 @@ import (
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/tracing"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -41,6 +43,7 @@ type Config struct {
 	TypeOf   func(name string) string
 	Settings policy.Settings
 	Collect  settings.Collect
+	Types    *registry.Registry // nil: the types are not known
 	Budget   *budget.Budget
 	Observer event.Observer      // nil: none
 	Tracing  *tracing.Deliveries // nil: none
@@ -57,6 +60,8 @@ type Dispatcher struct {
 	budget   *budget.Budget
 	observer event.Observer
 	tracing  *tracing.Deliveries
+	types    *registry.Registry
+	hours    atomic.Pointer[hours] // nil: there are none
 
 	mu           sync.Mutex
 	settings     policy.Settings
@@ -95,10 +100,11 @@ type Dispatcher struct {
 // New returns a dispatcher. It starts no workers: they start when there is work.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
-		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, collect: c.Collect, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
+		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, collect: c.Collect, budget: c.Budget, observer: c.Observer, tracing: c.Tracing, types: c.Types,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
 		lanes: make(map[*Lane]bool), stats: make(map[string]*Stats), destinations: make(map[string]*destination), contacts: make(map[string]*contact), silent: make(map[string]bool), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
+	d.hours.Store(newHours(c.Settings.Hours, c.Types, d.log))
 	d.work = sync.NewCond(&d.mu)
 	d.drained = sync.NewCond(&d.mu)
 	d.again = newAlarm(d.lookAgain)
@@ -157,6 +163,9 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	}
 	if s.Rate != d.settings.Rate {
 		d.rate = policy.NewLimiter(s.Rate)
+	}
+	if s.Hours != d.settings.Hours {
+		d.hours.Store(newHours(s.Hours, d.types, d.log))
 	}
 	before := d.settings
 	regroup := s.Fairness != before.Fairness

@@ -42,6 +42,13 @@ type item struct {
 	// hookFailures is how often in a row its hook has failed.
 	hookFailures int
 
+	// lastError is the error of the last attempt, if it was parked.
+	lastError string
+
+	// timing says what the hours of the sink mean for it. It is loose if it goes without regard to its key.
+	timing timing
+	loose  bool
+
 	// unit is the closed collection that the item is; nil: it is a single delivery.
 	unit *unit
 

@@ -93,7 +93,7 @@ func (l *Lane) Offer(read store.Page) (taken bool) { return l.add(read, true) }
 
 func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	d := l.dispatcher
-	passesBy, destinations := d.caller.PassesBy(read), d.caller.Destinations(read)
+	passesBy, destinations, timings := d.caller.PassesBy(read), d.caller.Destinations(read), d.timings(read)
 	groups := d.caller.GroupsOf(read, passesBy)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	}
 	l.out.add(read, restart)
 	if n := len(read.Envelopes); n > 0 {
-		l.addRows(read, l.out.last(), passesBy, destinations, groups)
+		l.addRows(read, l.out.last(), passesBy, destinations, groups, timings)
 	}
 	if read.CaughtUp {
 		l.memory.ForgetLog()
@@ -123,7 +123,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	return true
 }
 
-func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, destinations, groups []string) {
+func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, destinations, groups []string, timings []timing) {
 	r := &rows{page: page, items: make([]item, len(read.Envelopes)), left: len(read.Envelopes), rebases: l.rebases}
 	for i := range read.Envelopes {
 		r.bytes += len(read.Envelopes[i].Payload) + envelopeBytes
@@ -136,6 +136,9 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 		it.lane, it.rows, it.index = l, r, i
 		if destinations != nil {
 			it.destination = destinations[i]
+		}
+		if timings != nil {
+			it.timing = timings[i]
 		}
 		made, remembered := l.remembered(it)
 		switch {
@@ -211,7 +214,7 @@ func (l *Lane) pass() {
 // as blocked.
 func (l *Lane) enqueue(it *item) {
 	d := l.dispatcher
-	if it.Key == "" {
+	if it.Key == "" || d.loosen(it) {
 		d.pending++
 		d.offer(it)
 		return
@@ -303,8 +306,11 @@ func (l *Lane) end(it *item, s Settlement) {
 // advance lets the next item of a key go after its head has ended. It returns whether the
 // parked table must be queried for the next one.
 func (l *Lane) advance(it *item) (ask bool) {
-	if it.Key == "" || it.chained { // chained: the next one is already in flight
+	switch {
+	case it.Key == "", it.chained: // chained: the next one is already in flight
 		return false
+	case it.loose:
+		return l.asksAfter(it)
 	}
 	next, ok, ask := l.keys.Next(it.Key)
 	if ok {
@@ -315,11 +321,7 @@ func (l *Lane) advance(it *item) (ask bool) {
 
 // holdKey parks the items waiting behind a head that was parked. Those from the parked table
 // just stay there.
-func (l *Lane) holdKey(it *item) {
-	if it.Key != "" {
-		l.parkWaiting(l.keys.Hold(it.Key))
-	}
-}
+func (l *Lane) holdKey(it *item) { l.parkWaiting(l.takeWaiting(it)) }
 
 func (l *Lane) parkWaiting(waiting []*item) {
 	l.dispatcher.pending -= len(waiting)

@@ -190,9 +190,12 @@ func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64
 		return again, free
 	}
 	next := 0
-	for next < len(parked) && parked[next].State == store.StateBlocked && // any other one is a head that a person has moved to the front
+	for next < len(parked) && parked[next].State == store.StateBlocked &&
 		!l.busy.has(store.RefOf(&parked[next].Envelope)) { // its outcome is not written yet: it may become a head, and otherwise asks itself
 		next++
+	}
+	if next < len(parked) && parked[next].State != store.StateBlocked { // another head, which a person has moved to the front, or which waits for its hours
+		l.resumeLoose(parked[next+1:])
 	}
 	for i := range parked[:next] {
 		if !l.supersedeParked(&parked[i], &parked[next-1]) {
@@ -248,7 +251,7 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 		return true
 	}
 	turn := keyqueue.Go
-	if it.Key != "" && !isSettled {
+	if it.Key != "" && !isSettled && !d.loosen(it) {
 		turn = l.keys.Resume(it.Key, it, p.State != store.StateScheduled)
 	}
 	if turn == keyqueue.Refuse {
@@ -280,7 +283,7 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 
 // itemOf returns the item of a parked delivery.
 func (l *Lane) itemOf(p *store.Parked) *item {
-	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures}
+	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures, lastError: p.LastError}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, l.dispatcher.name, p.Attempt
 	it.destination = l.dispatcher.caller.Destination(&it.Delivery)

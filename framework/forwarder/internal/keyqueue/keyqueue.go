@@ -168,6 +168,12 @@ func (ks *Keys[T]) Compared() (ask []string) {
 	return ask
 }
 
+// Holds reports whether the table may have deliveries that hold a key.
+func (ks *Keys[T]) Holds(name string) bool {
+	k := ks.keys[name]
+	return k != nil && k.held
+}
+
 // Idle reports whether a key has no head.
 func (ks *Keys[T]) Idle(name string) bool {
 	k := ks.keys[name]

@@ -14,6 +14,7 @@ type Settings struct {
 	Timeout     time.Duration
 	Rate        settings.Rate
 	Breaker     settings.Breaker
+	Hours       settings.Hours
 	// Fairness is the name of the metadata whose values share the sink; "" for none.
 	Fairness string
 }

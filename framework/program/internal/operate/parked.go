@@ -30,6 +30,7 @@ A delivery is parked if it could not be made when its turn came:
   retrying    it failed, and waits for its next attempt
   scheduled   it waits for its time
   blocked     it waits for an earlier delivery of its key
+  quiet       it waits for the hours of its sink
   dead        it failed for good, and waits for a person
   settling    it was delivered, but a hook of the program fails
   cancelled   it was scheduled, and its publisher has cancelled it
@@ -56,7 +57,7 @@ func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "select deliveries to this sink")
 	f.addCommon(cmd)
 	if withStates {
-		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, dead, settling or cancelled; may be repeated")
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, quiet, dead, settling or cancelled; may be repeated")
 	}
 }
 

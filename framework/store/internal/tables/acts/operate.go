@@ -193,7 +193,7 @@ func apart(batch []chosen) (others []chosen, collections []store.CollectionRef) 
 
 // requeueable returns the states of a filter that Requeue accepts.
 func requeueable(states []store.State) []store.State {
-	accepted := []store.State{store.StateDead, store.StateRetrying, store.StateCollecting}
+	accepted := []store.State{store.StateDead, store.StateRetrying, store.StateQuiet, store.StateCollecting}
 	if len(states) == 0 {
 		return accepted
 	}

@@ -45,12 +45,12 @@ const (
 )
 
 // ParkedFiguresQuery is one statement about one sink. Each part is a range of an index that ends at
-// the limit. The ORDER BY makes a planner use the index: otherwise it would read the table until it
+// the limit. What waited for the hours of a sink is due with all that came in a night, and is not overdue. The ORDER BY makes a planner use the index: otherwise it would read the table until it
 // has found enough rows, which may all be after a million in another state.
 func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 	parts := []tables.Expr{ // the first one defines the types of the columns
 		tables.SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, max(`+r.Dialect.Elapsed(`due_at`)+`) AS longest
-			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) ORDER BY due_at {limit} ?) few`,
+			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) AND state <> 'quiet' ORDER BY due_at {limit} ?) few`,
 			sink, r.Dialect.NowPlus(-overdueAfter), store.ParkedLimit),
 		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at {limit} ?) few), NULL, '', NULL`,
 			sink, string(store.StateDead), store.ParkedLimit),

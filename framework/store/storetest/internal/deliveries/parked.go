@@ -26,6 +26,7 @@ var parkedFacts = []kit.Fact{
 	{"delivered and dead deliveries are due for their hooks", hooksDue},
 	{"the result of a repeated hook does not undo a person's action", hooksCalledAgain},
 	{"a scheduled delivery waits for the earlier ones of its key", scheduledBehindKey},
+	{"a quiet delivery waits for its time and holds back its key", quietKey},
 	{"a dead delivery holds its key back only with halt", haltedKey},
 	{"scheduled deliveries do not hold each other back", scheduledTogether},
 	{"the deliveries that hold back a key come in log order", followersOrder},
@@ -214,6 +215,24 @@ func scheduledBehindKey(t *testing.T, o *kit.Outbox) {
 	})
 	got, _ = o.DueOffsets(t, nil)
 	require.Equal(t, []int64{2, 4, 5, 6, 8}, got)
+}
+
+func quietKey(t *testing.T, o *kit.Outbox) {
+	quiet := kit.Parked(1, "k", store.StateQuiet, kit.After(time.Hour))
+	lease := o.Park(t, quiet, kit.Blocked(2, "k"), kit.Scheduled(3, "k", kit.Moment), kit.Parked(4, "", store.StateQuiet, kit.Moment))
+	got, next := o.DueOffsets(t, nil)
+	require.Equal(t, []int64{4}, got)
+	kit.RequireTime(t, kit.After(time.Hour), next)
+	require.Equal(t, map[string]bool{"k": true}, keysHeld(t, o, kit.Lane("mail"), false, 10))
+	require.Equal(t, []int64{1, 2}, kit.Offsets(followers(t, o, false, 10, "k")))
+	require.Equal(t, 1, o.RequeueAll(t, store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateQuiet}}, 10))
+	o.Write(t, lease, func(c *store.Checkpoint) { c.Unpark = kit.Refs(quiet) })
+	require.Equal(t, map[string]bool{"k": false}, keysHeld(t, o, kit.Lane("mail"), false, 10))
+
+	o.Park(t, kit.Parked(5, "", store.StateQuiet, time.Now().Add(-time.Hour)))
+	figures, err := o.ParkedFigures(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, figures[0].Overdue, "only the scheduled one: the backlog of a night is due at once")
 }
 
 func haltedKey(t *testing.T, o *kit.Outbox) {

@@ -156,7 +156,7 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 		}
 		p := store.Parked{
 			Envelope:      parkable[i],
-			State:         rapid.SampledFrom([]store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}).Draw(rt, "state"),
+			State:         rapid.SampledFrom([]store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling}).Draw(rt, "state"),
 			Attempt:       rapid.IntRange(0, 3).Draw(rt, "attempt"),
 			LastError:     rapid.SampledFrom([]string{"", "refused"}).Draw(rt, "error"),
 			Receipt:       notification.Receipt(rapid.SampledFrom([]string{"", "202"}).Draw(rt, "receipt")),
@@ -164,7 +164,7 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 			HookFailures:  rapid.IntRange(0, 2).Draw(rt, "hook failures"),
 			FirstParkedAt: kit.After(time.Duration(rapid.IntRange(-2, 2).Draw(rt, "parked")) * time.Hour),
 		}
-		if p.State == store.StateRetrying || p.State == store.StateScheduled || rapid.Bool().Draw(rt, "was due") {
+		if p.State == store.StateRetrying || p.State == store.StateScheduled || p.State == store.StateQuiet || rapid.Bool().Draw(rt, "was due") {
 			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // two of the same offset differ
 		}
 		c.Park = append(c.Park, p)
@@ -245,9 +245,9 @@ func (m *parkedModel) of(l store.Lane, states ...store.State) (list []store.Park
 // holding returns the states in which a delivery holds back its key.
 func holding(halt bool) []store.State {
 	if halt {
-		return []store.State{store.StateRetrying, store.StateBlocked, store.StateDead}
+		return []store.State{store.StateRetrying, store.StateBlocked, store.StateQuiet, store.StateDead}
 	}
-	return []store.State{store.StateRetrying, store.StateBlocked}
+	return []store.State{store.StateRetrying, store.StateBlocked, store.StateQuiet}
 }
 
 func (m *parkedModel) due(rt *rapid.T) {
@@ -297,7 +297,7 @@ func (m *parkedModel) due(rt *rapid.T) {
 
 // timed returns the deliveries of a lane that wait for a time.
 func (m *parkedModel) timed(l store.Lane) []store.Parked {
-	return slices.DeleteFunc(m.of(l, store.StateRetrying, store.StateScheduled, store.StateDead, store.StateSettling),
+	return slices.DeleteFunc(m.of(l, store.StateRetrying, store.StateScheduled, store.StateQuiet, store.StateDead, store.StateSettling),
 		func(p store.Parked) bool { return p.DueAt.IsZero() })
 }
 
