@@ -210,7 +210,7 @@ type ParkedFigures struct {
 	// States has one entry for each state, even if it is empty.
 	States []ParkedState
 	// Overdue is how many have been due for more than a minute, and LongestDue how long the first
-	// of them has been due.
+	// of them has been due. An open collection that is due counts as one.
 	Overdue    int
 	LongestDue time.Duration
 	// DeadKeys is the number of keys with dead deliveries. Under on_dead: halt these keys wait
@@ -219,6 +219,8 @@ type ParkedFigures struct {
 	// Hooks is how many wait for a failed hook, and HookError one of the errors.
 	Hooks     int
 	HookError string
+	// Collections is the number of groups with a collection.
+	Collections int
 }
 
 // ParkedState counts the parked deliveries in one state.
