@@ -104,7 +104,7 @@ var layers = []layer{
 	{"framework/crashtest", []string{"framework/internal/failpoint", "framework/internal/pace", "framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/internal/failpoint", "framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
-	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
+	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "framework/settings", "registry"}},
 	{"framework/waybilltest", []string{"framework/admin", "framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/webhooks", []string{"framework/event", "framework/notification", "framework/store", "framework/settings", "framework/route", "framework/outbox", "framework/forwarder", "framework/admin", "registry", "serializer", "sinks", "sinks/*"}},
