@@ -81,7 +81,7 @@ var layers = []layer{
 	{"framework/internal/outboxtest", []string{"framework/store/*"}},
 	{"framework/store/storetest", []string{"framework/notification", "framework/store", "framework/store/internal/tables/acts", "framework/outbox", "registry"}},
 	{"framework/event", []string{"framework/notification", "framework/store", "sinks"}},
-	{"framework/settings", []string{"framework/route"}},
+	{"framework/settings", []string{"framework/notification", "framework/route", "framework/internal/duration"}},
 	{engine + "policy", []string{"framework/settings", "framework/event", "framework/route", "framework/notification", "framework/store", "sinks"}},
 	{engine + "fairqueue", nil},
 	{engine + "keyqueue", nil},

@@ -226,7 +226,7 @@ func (w *inquiry) collected(ctx context.Context, v *Verdict, p *store.ParkedDeli
 	in := "in collection " + p.Group + " " + othersText(c.Members)
 	switch {
 	case c.Members == 0:
-		v.Text = "in collection " + p.Group + ", which has just been closed or delivered"
+		v.Text = "in collection " + p.Group + ", of which nothing else is known"
 		return nil
 	case p.Collection == "" && c.Behind != "":
 		v.Text = "waits " + in + ", behind an earlier collection of its group, which is being delivered"

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// masked replaces a hidden value.
-const masked = "•••"
+// Masked replaces a hidden value.
+const Masked = "•••"
 
 // Masks hide parts of payloads, by pattern of types. A mask hides each value with its names, at any
 // depth, whatever their case: card.number hides the number of a Card within an order's payments.
@@ -70,7 +70,7 @@ func (m Masks) Metadata(names []string, metadata map[string]string) map[string]s
 	shown := make(map[string]string, len(metadata))
 	for name, value := range metadata {
 		if shown[name] = h.text(value); h.isLast(name) {
-			shown[name] = masked
+			shown[name] = Masked
 		}
 	}
 	return shown
@@ -110,11 +110,11 @@ const maxDeep = 8
 
 // hide notes a value and returns what replaces it.
 func (h *hiding) hide(value any) any {
-	if value != masked {
+	if value != Masked {
 		h.hits++
 		h.found = append(h.found, leaves(value)...)
 	}
-	return masked
+	return Masked
 }
 
 // below hides what the masks name below a value. path has the names above the value.
@@ -161,7 +161,7 @@ func (h *hiding) inText(text string, path []string) any {
 	}
 	shown, err := encode(inner)
 	if err != nil {
-		return masked
+		return Masked
 	}
 	return string(bytes.TrimSpace(shown))
 }

@@ -179,6 +179,9 @@ func settingsOf(s forwarder.Sink) []setting {
 	if s.Fairness != "" {
 		settings = append(settings, setting{"fairness", "by " + s.Fairness})
 	}
+	if s.Collect.On() {
+		settings = append(settings, setting{"collect", s.Collect.String()})
+	}
 	return settings
 }
 
