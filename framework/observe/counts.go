@@ -94,6 +94,25 @@ func (m *Monitor) newCounts(sink string) *sinkCounts {
 	return c
 }
 
+// figures returns the figures of a target, and adds what it has collected since the last time. That has no events.
+func (m *Monitor) figures(t *Target) forwarder.Figures {
+	figures := t.Forwarder.Figures()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen, watched := m.seen[t]
+	if !watched {
+		return figures
+	}
+	for _, s := range figures.Sinks {
+		more := s.Collected.Since(seen[s.Sink]) // it is lower for a moment while a sink is replaced
+		seen[s.Sink] = seen[s.Sink].Plus(more)
+		if s.Collects || more != (forwarder.Collected{}) {
+			m.collected[s.Sink] = m.collected[s.Sink].Plus(more)
+		}
+	}
+	return figures
+}
+
 // inSeconds converts a duration to seconds. It is faster than Duration.Seconds.
 func inSeconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }
 

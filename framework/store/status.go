@@ -96,6 +96,8 @@ type ParkedCount struct {
 	Count int64  `json:"count"`
 	// HookError is the error of a failed hook of one of them; "" if none failed.
 	HookError string `json:"hook_error,omitempty"`
+	// Collections is the number of groups that collecting ones are in; 0 if it was not counted.
+	Collections int64 `json:"collections,omitempty"`
 }
 
 // Row is a row of the log in a status.
@@ -251,6 +253,9 @@ func ParkedCounts(figures []ParkedFigures) (counts []ParkedCount) {
 		for _, s := range f.States {
 			if s.Count > 0 {
 				counts = append(counts, ParkedCount{Sink: f.Sink, State: s.State, Count: int64(s.Count), HookError: s.HookError})
+				if s.State == StateCollecting {
+					counts[len(counts)-1].Collections = int64(f.Collections)
+				}
 			}
 		}
 		slices.SortFunc(counts[from:], func(a, b ParkedCount) int { return cmp.Compare(a.State, b.State) })
