@@ -218,15 +218,20 @@ func (w *inquiry) retrying(v *Verdict, p *store.ParkedDelivery) string {
 
 // collected describes a member of a collection.
 func (w *inquiry) collected(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
+	v.Where = Collecting
+	if p.Group == "" { // the viewer may not see it
+		v.Text = "in a collection"
+		return nil
+	}
 	c, err := w.admin.store.Collection(ctx, p.Sink, store.CollectionRef{Group: p.Group, Number: p.Collection})
 	if err != nil {
 		return err
 	}
-	v.Where, v.Members, v.DueAt = Collecting, c.Members, c.DueAt
+	v.Members, v.DueAt = c.Members, c.DueAt
 	in := "in collection " + p.Group + " " + othersText(c.Members)
 	switch {
 	case c.Members == 0:
-		v.Text = "in collection " + p.Group + ", of which nothing else is known"
+		v.Text = "in collection " + p.Group + ", which has just been closed or delivered"
 		return nil
 	case p.Collection == "" && c.Behind != "":
 		v.Text = "waits " + in + ", behind an earlier collection of its group, which is being delivered"

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Masked replaces a hidden value.
-const Masked = "•••"
+// masked replaces a hidden value.
+const masked = "•••"
 
 // Masks hide parts of payloads, by pattern of types. A mask hides each value with its names, at any
 // depth, whatever their case: card.number hides the number of a Card within an order's payments.
@@ -70,7 +70,7 @@ func (m Masks) Metadata(names []string, metadata map[string]string) map[string]s
 	shown := make(map[string]string, len(metadata))
 	for name, value := range metadata {
 		if shown[name] = h.text(value); h.isLast(name) {
-			shown[name] = Masked
+			shown[name] = masked
 		}
 	}
 	return shown
@@ -110,11 +110,11 @@ const maxDeep = 8
 
 // hide notes a value and returns what replaces it.
 func (h *hiding) hide(value any) any {
-	if value != Masked {
+	if value != masked {
 		h.hits++
 		h.found = append(h.found, leaves(value)...)
 	}
-	return Masked
+	return masked
 }
 
 // below hides what the masks name below a value. path has the names above the value.
@@ -161,7 +161,7 @@ func (h *hiding) inText(text string, path []string) any {
 	}
 	shown, err := encode(inner)
 	if err != nil {
-		return Masked
+		return masked
 	}
 	return string(bytes.TrimSpace(shown))
 }

@@ -24,7 +24,7 @@ func (h *hiding) withoutFound(text string) string {
 			continue
 		}
 		for _, form := range forms(value) {
-			text = strings.ReplaceAll(text, form, Masked)
+			text = strings.ReplaceAll(text, form, masked)
 		}
 	}
 	return text
@@ -85,12 +85,12 @@ func (h *hiding) after(name, text string) string {
 		end += len(separated)
 		out.WriteString(text[:end])
 		value, opened := valueOf(text[end:], separated)
-		if value != "" && value != Masked {
+		if value != "" && value != masked {
 			h.hits++
 			if len(value) >= repeated {
 				h.found = append(h.found, value)
 			}
-			out.WriteString(opened + Masked)
+			out.WriteString(opened + masked)
 		} else {
 			out.WriteString(opened + value)
 		}

@@ -150,6 +150,8 @@ type parkedPage struct {
 	States []store.State
 	Counts []store.ParkedCount
 	Rows   []parkedRow
+	// Open is the open collection of the filter's group and sink; it has no members if there is none.
+	Open store.Collection
 	// Next is the query of the next page; "" if there is none. First says that this is the first
 	// page. Short says that the page is not full, since the search of one page is limited.
 	Next         string
@@ -189,6 +191,11 @@ func parked(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	page.Rows = parkedRows(found.Deliveries)
+	if f := page.Form; f.Group != "" && f.Sink != "" {
+		if page.Open, err = r.Store.Collection(ctx, f.Sink, store.CollectionRef{Group: f.Group}); err != nil {
+			return nil, err
+		}
+	}
 	if next := placeText(found.Next); next != "" {
 		fields := page.Form.Fields()
 		fields.Set("after", next)

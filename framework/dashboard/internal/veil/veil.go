@@ -258,7 +258,7 @@ func (v *Store) parked(found []store.ParkedDelivery) []store.ParkedDelivery {
 		d.LastError, d.HookError = v.text(typ, d.LastError, payload), v.text(typ, d.HookError, payload)
 		d.Receipt = v.receipt(typ, d.Receipt, payload)
 		if d.Group != "" && v.hidesGroup(d.Sink) {
-			d.Group = masks.Masked
+			d.Group = ""
 		}
 	}
 	return found
