@@ -191,7 +191,7 @@ func (f *Forwarder) warnOfUnrouted() {
 }
 
 // Stats counts what a forwarder has done for one sink since it was created: Sink, Delivered,
-// Failed, Dead, PassedBy, Pending, InFlight and Abandoned.
+// Failed, Dead, PassedBy, Superseded, Collections, Ungrouped, Pending, InFlight and Abandoned.
 type Stats = dispatch.Stats
 
 // Stats returns the counts of each sink, in alphabetical order. It may be called at any time.

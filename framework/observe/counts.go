@@ -27,9 +27,9 @@ var results = [...]string{
 
 const delivered = sinks.ClassCancelled + 1
 
-// parkedStates are the states of deliveries that an observer sees parked. Samples also have the
-// state settling.
-var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead}
+// parkedStates are the states of deliveries that an observer sees parked. One that is collecting is a closed
+// collection that failed; members are not seen. Samples also have the state settling.
+var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateCollecting}
 
 // sinkCounts are the totals of one sink. Each sink has its own lock, held for a few additions only.
 type sinkCounts struct {

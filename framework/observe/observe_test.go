@@ -194,7 +194,7 @@ func TestEverySeriesOfASinkExistsBeforeAnythingHappens(t *testing.T) {
 		for _, reason := range []string{"attempts", "refused", "unknown", "route"} {
 			require.Zero(t, s.value("waybill_dead_total", sink, "reason="+reason), reason)
 		}
-		for _, state := range []string{"retrying", "scheduled", "blocked", "dead"} {
+		for _, state := range []string{"retrying", "scheduled", "blocked", "dead", "collecting"} {
 			require.Zero(t, s.value("waybill_parked_total", sink, "state="+state), state)
 		}
 		for _, histogram := range []string{"waybill_delivery_duration_seconds", "waybill_delivery_lag_seconds", "waybill_delivery_batch_size"} {
