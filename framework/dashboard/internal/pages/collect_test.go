@@ -3,6 +3,7 @@ package pages
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/settings"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 func TestMembersOfACollectionAreShownWithTheirGroup(t *testing.T) {
@@ -31,9 +33,13 @@ func TestMembersOfACollectionAreShownWithTheirGroup(t *testing.T) {
 		require.Contains(t, page, "2100-01-02 12:00:00Z")
 		require.NotContains(t, page, "second")
 		_, page = p.ask(t, access.Viewer, http.MethodGet, "/sinks/partner", nil)
-		require.Regexp(t, `in <span data-live="collections">2</span> collections`, page)
+		require.Regexp(t, `in <span data-live="collections">2</span> collections,`, page)
 		_, page = p.ask(t, access.Viewer, http.MethodGet, "/notifications/first", nil)
 		require.Contains(t, page, "waits in collection cart-17 with no others")
+
+		require.Equal(t, []string{"discard"}, sinkVerdict{Parked: &parkedRow{store.ParkedDelivery{Parked: store.Parked{State: store.StateCollecting}}}}.Acts())
+		first := store.Parked{State: store.StateCollecting, Collection: "n1", DueAt: time.Now()}
+		require.Equal(t, []string{"requeue", "discard"}, sinkVerdict{Parked: &parkedRow{store.ParkedDelivery{Parked: first}}}.Acts())
 
 		p.Masks = masks.Of(map[string][]string{"*": {"cart"}})
 		for _, path := range []string{"/parked", "/notifications/first"} {
