@@ -23,6 +23,8 @@ type Filter struct {
 	// Type is a type (order.placed), a prefix of types (order.*), or *.
 	Type string
 	Key  string
+	// Group is the group in which a sink collects deliveries.
+	Group string
 	// States are the states to select. Each action has its own default, and accepts only some
 	// of the states.
 	States []store.State
@@ -46,7 +48,7 @@ func (f Filter) Validate() error {
 }
 
 // states are all states of a parked delivery.
-var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling, store.StateCancelled}
+var states = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling, store.StateCollecting, store.StateCancelled}
 
 func (f Filter) parse() (store.ParkedFilter, error) {
 	var problems []error
@@ -57,7 +59,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	if err != nil {
 		problems = append(problems, err)
 	}
-	texts := []string{f.Sink, f.ID, f.Key, f.Error}
+	texts := []string{f.Sink, f.ID, f.Key, f.Group, f.Error}
 	for name, value := range f.Metadata {
 		texts = append(texts, name, value)
 		if name == "" {
@@ -74,7 +76,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	}
 	for _, s := range f.States {
 		if !slices.Contains(states, s) {
-			problem("unknown state %q: use retrying, scheduled, blocked, quiet, dead, settling or cancelled", s)
+			problem("unknown state %q: use retrying, scheduled, blocked, quiet, dead, settling, collecting or cancelled", s)
 		}
 	}
 	if !isDate(f.PlannedAt) {
@@ -87,7 +89,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 		problem("nothing is older than %s and newer than %s", f.OlderThan, f.NewerThan)
 	}
 	return store.ParkedFilter{
-		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, States: f.States, Metadata: f.Metadata,
+		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, Group: f.Group, States: f.States, Metadata: f.Metadata,
 		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Places: f.Selected, Until: f.PlannedAt.UTC(),
 	}, errors.Join(problems...)
 }
@@ -136,6 +138,7 @@ type filterForm struct {
 	ID        string            `json:"id,omitempty"`
 	Type      string            `json:"type,omitempty"`
 	Key       string            `json:"key,omitempty"`
+	Group     string            `json:"group,omitempty"`
 	States    []store.State     `json:"states,omitempty"`
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	OlderThan string            `json:"older_than,omitempty"`
@@ -154,7 +157,7 @@ type placeForm struct {
 
 // MarshalJSON writes the fields that are set, for the table of actions.
 func (f Filter) MarshalJSON() ([]byte, error) {
-	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.States, f.Metadata, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, nil, f.PlannedAt}
+	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.Group, f.States, f.Metadata, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, nil, f.PlannedAt}
 	for _, p := range f.Selected {
 		form.Selected = append(form.Selected, placeForm{p.Sink, p.Offset, p.ID})
 	}
@@ -175,7 +178,7 @@ func (f *Filter) UnmarshalJSON(text []byte) error {
 	for _, p := range form.Selected {
 		selected = append(selected, store.ParkedPlace{Sink: p.Sink, Ref: store.Ref{Offset: p.Offset, ID: p.ID}})
 	}
-	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.States, form.Metadata, older, newer, form.Error, selected, form.PlannedAt}
+	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.Group, form.States, form.Metadata, older, newer, form.Error, selected, form.PlannedAt}
 	return errors.Join(olderErr, newerErr)
 }
 

@@ -33,20 +33,21 @@ type Plan struct {
 }
 
 // Requeue plans to try deliveries again at once, by the database's clock, with all attempts
-// available again. It selects dead deliveries, and retrying ones too if the filter names that
-// state, an id or selected deliveries; and quiet ones if it names that state, which wait again unless the
-// hours of their sink have changed. The text of their last error stays. Of several dead ones
+// available again. It selects dead deliveries, and those that are tried again too if the filter names
+// their state, an id or selected deliveries: retrying ones, and the first member of a closed
+// collection, with which all of it is tried; and quiet ones if it names that state, which wait again unless the
+// hours of their sink have changed. Dead members are tried in the collection that they were in. The text of their last error stays. Of several dead ones
 // of one key, the first becomes due and the others are blocked behind it, so that their order
 // is kept. Deliveries that have overtaken them stay delivered.
 //
 // Blocked and scheduled deliveries are not requeued: they wait for the head of their key, or
-// for their time. Settling ones are not either, since they are delivered. Nor are notifications
+// for their time. Nor are members of a collection that is still open. Settling ones are not either, since they are delivered. Nor are notifications
 // without a route, which would be dead again at once; see Reroute.
 func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
-	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying})
+	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying, store.StateCollecting})
 	for _, s := range f.States {
-		if s != store.StateDead && s != store.StateRetrying && s != store.StateQuiet {
-			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead, retrying and quiet ones; requeue the head of a key to release those blocked behind it",
+		if s != store.StateDead && s != store.StateRetrying && s != store.StateQuiet && s != store.StateCollecting {
+			return nil, fmt.Errorf("%w: %s deliveries cannot be requeued, only dead, retrying and quiet ones, and collections; requeue the head of a key to release those blocked behind it",
 				ErrFilter, s)
 		}
 	}
@@ -54,7 +55,7 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 		return nil, fmt.Errorf("%w: what is parked under %s has no sink: add a route, and reroute it",
 			ErrFilter, store.SinkUnrouted)
 	}
-	p := &Plan{admin: a, name: "requeue", filter: f, rows: batchRows, batch: a.store.Requeue}
+	p := &Plan{admin: a, name: "requeue", filter: f, rows: batchRows, batch: a.store.Requeue, parsed: store.ParkedFilter{Firsts: true}}
 	err := p.count(ctx)
 	p.Counts = slices.DeleteFunc(p.Counts, func(c store.ParkedCount) bool { return c.Sink == store.SinkUnrouted })
 	return p, err
@@ -95,12 +96,12 @@ func defaultStates(f Filter, usual, byID []store.State) []store.State {
 }
 
 func (p *Plan) count(ctx context.Context) error {
-	heads := p.parsed.Heads
+	heads, firsts := p.parsed.Heads, p.parsed.Firsts
 	var err error
 	if p.parsed, err = p.filter.parse(); err != nil {
 		return err
 	}
-	p.parsed.Heads = heads
+	p.parsed.Heads, p.parsed.Firsts = heads, firsts
 	var changed time.Time
 	if p.Counts, changed, err = p.admin.store.CountParked(ctx, p.parsed); p.parsed.Until.IsZero() {
 		p.parsed.Until = changed

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -32,6 +33,10 @@ const (
 	Quiet Whereabouts = "quiet"
 	// Settling: it is delivered, but a hook fails.
 	Settling Whereabouts = "settling"
+	// Collecting: it is a member of a collection that waits, or is in delivery. One that failed is Retrying.
+	Collecting Whereabouts = "collecting"
+	// Superseded: it was not delivered, since a newer one of its group was.
+	Superseded Whereabouts = "superseded"
 	// Cancelled: its publisher cancelled it while it was scheduled.
 	Cancelled Whereabouts = "cancelled"
 	// Unrouted: no route matched its type.
@@ -59,6 +64,12 @@ type Verdict struct {
 	Since time.Time `json:"since,omitzero"`
 	// BlockedBy is the id of the delivery that blocks its key.
 	BlockedBy string `json:"blocked_by,omitempty"`
+	// Group is the group in which it is collected. Members is how many its collection has, if it is
+	// not dead.
+	Group   string `json:"group,omitempty"`
+	Members int    `json:"members,omitempty"`
+	// SupersededBy is the id of the newer one.
+	SupersededBy string `json:"superseded_by,omitempty"`
 	// Forwarder is the one that has leased the lane; "" if none has.
 	Forwarder string `json:"forwarder,omitempty"`
 	// Before is the number of unsettled rows before it, of any type. BeforeEstimated reports that it is an
@@ -88,6 +99,10 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 		if r := &w.trace.Receipts[i]; r.Sink == sink && (e == nil || r.Offset == e.Offset) {
 			v.Where, v.Receipt, v.DeliveredAt, v.Attempt = Delivered, r.Receipt.Receipt, r.DeliveredAt, r.Attempt
 			v.Text = fmt.Sprintf("delivered at %s on attempt %d: %s", timeText(r.DeliveredAt), r.Attempt, receiptText(r.Receipt.Receipt))
+			if by, is := r.Receipt.Receipt.SupersededBy(); is {
+				v.Where, v.SupersededBy, v.DeliveredAt, v.Since = Superseded, by, time.Time{}, r.DeliveredAt
+				v.Text = "superseded by " + by + " at " + timeText(r.DeliveredAt)
+			}
 			return v, nil
 		}
 	}
@@ -142,7 +157,7 @@ func (w *inquiry) passesBy(ctx context.Context, sink string, e *notification.Env
 
 // parked describes a parked delivery.
 func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
-	v.Attempt, v.LastError, v.HookError, v.DueAt, v.Since = p.Attempt, p.LastError, p.HookError, p.DueAt, p.UpdatedAt
+	v.Attempt, v.LastError, v.HookError, v.DueAt, v.Since, v.Group = p.Attempt, p.LastError, p.HookError, p.DueAt, p.UpdatedAt, p.Group
 	if p.HookError != "" {
 		defer func() { v.Text += "; a hook failed: " + p.HookError + "; it is called again " + hookTime(p) }()
 	}
@@ -167,6 +182,10 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 		v.Where = Dead
 		v.Text = fmt.Sprintf("dead since %s after %s: %s", timeText(p.UpdatedAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
 		return nil
+	case p.State == store.StateCollecting:
+		if err := w.collected(ctx, v, p); err != nil {
+			return err
+		}
 	case p.State == store.StateBlocked:
 		v.Where = Blocked
 		if err := w.blocked(ctx, v, p); err != nil {
@@ -184,21 +203,75 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)
 	case p.State == store.StateScheduled:
 		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)+", which has passed: it waits behind deliveries of its key"
-	case p.Attempt == 0 && p.LastError != "" && p.DueAt.After(w.now):
-		v.Where, v.Text = Retrying, fmt.Sprintf("waits until %s, with no attempt spent: %s", timeText(p.DueAt), p.LastError)
-	case p.Attempt == 0 && p.LastError != "":
-		v.Where, v.Text = Retrying, fmt.Sprintf("waits with no attempt spent, due since %s: %s", timeText(p.DueAt), p.LastError)
-	case p.Attempt == 0:
-		v.Where, v.Text = Retrying, "requeued or replayed, due since "+timeText(p.DueAt)
-	case p.DueAt.After(w.now):
-		v.Where = Retrying
-		v.Text = fmt.Sprintf("retrying at %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
 	default:
-		v.Where = Retrying
-		v.Text = fmt.Sprintf("retrying, due since %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+		v.Where, v.Text = Retrying, w.retrying(v, p)
 	}
 	w.addTroubles(v)
 	return nil
+}
+
+// retrying describes a delivery that waits for its next attempt.
+func (w *inquiry) retrying(v *Verdict, p *store.ParkedDelivery) string {
+	due := p.DueAt.After(w.now)
+	switch {
+	case p.Attempt == 0 && p.LastError != "" && due:
+		return fmt.Sprintf("waits until %s, with no attempt spent: %s", timeText(p.DueAt), p.LastError)
+	case p.Attempt == 0 && p.LastError != "":
+		return fmt.Sprintf("waits with no attempt spent, due since %s: %s", timeText(p.DueAt), p.LastError)
+	case p.Attempt == 0:
+		return "requeued or replayed, due since " + timeText(p.DueAt)
+	case due:
+		return fmt.Sprintf("retrying at %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+	}
+	return fmt.Sprintf("retrying, due since %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+}
+
+// collected describes a member of a collection.
+func (w *inquiry) collected(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
+	v.Where = Collecting
+	if p.Group == "" { // the viewer may not see it
+		v.Text = "in a collection"
+		return nil
+	}
+	c, err := w.admin.store.Collection(ctx, p.Sink, store.CollectionRef{Group: p.Group, Number: p.Collection})
+	if err != nil {
+		return err
+	}
+	v.Members, v.DueAt = c.Members, c.DueAt
+	in := "in collection " + p.Group + " " + othersText(c.Members)
+	switch {
+	case c.Members == 0:
+		v.Text = "in collection " + p.Group + ", which has just been closed or delivered"
+		return nil
+	case p.Collection == "" && c.Behind != "":
+		v.Text = "waits " + in + ", behind an earlier collection of its group, which is being delivered"
+		return nil
+	case p.Collection == "" && c.DueAt.After(w.now):
+		v.Text = "waits " + in + ", due at " + timeText(c.DueAt)
+		return nil
+	case p.Collection == "":
+		v.Text = "waits " + in + ", due since " + timeText(c.DueAt)
+		return nil
+	}
+	v.Text = in + ", which is being delivered"
+	firsts, err := w.admin.store.FindParked(ctx, store.ParkedFilter{Sink: p.Sink, Group: p.Group, States: []store.State{store.StateCollecting}, Firsts: true}, store.ParkedPlace{}, 10)
+	for i := range firsts {
+		if first := &firsts[i]; first.Collection == p.Collection && first.LastError != "" {
+			v.Where, v.Attempt, v.LastError = Retrying, first.Attempt, first.LastError
+			v.Text = in + ": " + w.retrying(v, first)
+		}
+	}
+	return err
+}
+
+func othersText(members int) string {
+	switch members {
+	case 1:
+		return "with no others"
+	case 2:
+		return "with 1 other"
+	}
+	return "with " + separated(int64(members-1)) + " others"
 }
 
 // hookTime says when a failed hook is called again.
@@ -255,6 +328,8 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 		v.Where, v.Text = Settled, "delivered, or not for this sink"
 	case l.Settled && w.admin.store.KeepsReceipts():
 		v.Where, v.Text = Settled, "without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
+	case l.Settled && w.gathers(v.Sink).Keep == settings.KeepNewest:
+		v.Where, v.Text = Settled, "delivered, or superseded by a newer one of its group, or skipped when the sink was new, or discarded by an operator (receipts are not kept)"
 	case l.Settled:
 		v.Where, v.Text = Settled, "delivered, or skipped when the sink was new, or discarded by an operator (receipts are not kept)"
 	case w.uncounted && l.Owner == "":
@@ -273,8 +348,19 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 			v.DueAt = e.DeliverAt
 			v.Text += "; scheduled for " + timeText(e.DeliverAt)
 		}
+		if c := w.gathers(v.Sink); c.InMemory() {
+			v.Text += fmt.Sprintf("; the sink collects: the newest of each key waits %s, and at most %s", c.Wait, c.MaxWait)
+		}
 		w.addTroubles(v)
 	}
+}
+
+// gathers returns how a sink collects, as far as that is known.
+func (w *inquiry) gathers(sink string) (c settings.Collect) {
+	if w.routing.Collect != nil {
+		c = w.routing.Collect(sink)
+	}
+	return c
 }
 
 func rowsText(l store.TracedLane) string {

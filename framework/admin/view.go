@@ -27,6 +27,10 @@ type ParkedView struct {
 	// Receipt is set if the sink has accepted the delivery and a hook is still due.
 	Receipt   string `json:"receipt,omitempty"`
 	HookError string `json:"hook_error,omitempty"`
+	// Group is the group in which it is collected, and Collection the number of its collection once that
+	// is closed. They stay when it is dead.
+	Group      string `json:"group,omitempty"`
+	Collection string `json:"collection,omitempty"`
 }
 
 // ViewOf returns the view of a parked delivery.
@@ -35,7 +39,7 @@ func ViewOf(p *store.ParkedDelivery) ParkedView {
 	return ParkedView{
 		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
 		DueAt: p.DueAt.UTC(), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
-		Receipt: string(p.Receipt), HookError: p.HookError,
+		Receipt: string(p.Receipt), HookError: p.HookError, Group: p.Group, Collection: p.Collection,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -19,6 +20,8 @@ type Routing struct {
 	Routes *route.Table
 	// MaxAttempts returns how many attempts a delivery of a type to a sink has; nil: unknown.
 	MaxAttempts func(sink, typ string) int
+	// Collect returns how a sink collects; nil: unknown.
+	Collect func(sink string) settings.Collect
 	// Unrouted is what happens to types that no route matches: park or ignore; "": unknown.
 	Unrouted string
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
 
@@ -22,6 +23,12 @@ func (c *Config) Effective(sink, typ string) (s forwarder.Sink, from string) {
 func (c *Config) MaxAttempts(sink, typ string) int {
 	s, _ := c.Effective(sink, typ)
 	return s.Retry.Attempts()
+}
+
+// Collect returns how a sink collects, with defaults filled in.
+func (c *Config) Collect(sink string) settings.Collect {
+	s, _ := c.Effective(sink, "")
+	return s.Collect
 }
 
 // withDefaults returns the sink with the forwarder's defaults filled in.

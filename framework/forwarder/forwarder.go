@@ -215,11 +215,29 @@ func (f *Forwarder) stats(of func(*dispatch.Dispatcher) Stats) []Stats {
 // Pending, Abandoned, BreakerOpen and ThrottledUntil.
 type SinkFigures struct {
 	dispatch.Figures
+	// Collects reports whether the sink collects. Collected is what it has, since the forwarder was made.
+	Collects  bool
+	Collected Collected
 	// Types are the types that routes send to the sink.
 	Types notification.TypeFilter
 	// OnDead is the sink's rule for a key with a dead delivery.
 	OnDead OnDead
 }
+
+// Collected counts, as Stats do, deliveries of collections, what was superseded, and what has no group.
+type Collected struct{ Collections, Superseded, Ungrouped int64 }
+
+// Plus returns the sum of both.
+func (c Collected) Plus(more Collected) Collected {
+	return Collected{c.Collections + more.Collections, c.Superseded + more.Superseded, c.Ungrouped + more.Ungrouped}
+}
+
+// Since returns what came after an earlier count of the same forwarder, and nothing where that is higher.
+func (c Collected) Since(earlier Collected) Collected {
+	return Collected{max(0, c.Collections-earlier.Collections), max(0, c.Superseded-earlier.Superseded), max(0, c.Ungrouped-earlier.Ungrouped)}
+}
+
+func collectedOf(s Stats) Collected { return Collected{s.Collections, s.Superseded, s.Ungrouped} }
 
 // Figures is the present state of a forwarder, for metrics and probes.
 type Figures struct {
@@ -246,7 +264,8 @@ func (f *Forwarder) Figures() Figures {
 	now.sum()
 	for _, name := range slices.Sorted(maps.Keys(active)) {
 		a := active[name]
-		now.Sinks = append(now.Sinks, SinkFigures{Figures: a.dispatcher.Figures(), Types: a.types, OnDead: a.OnDead})
+		now.Sinks = append(now.Sinks, SinkFigures{Figures: a.dispatcher.Figures(), Types: a.types, OnDead: a.OnDead,
+			Collects: a.Collect.On(), Collected: f.reporter.collectedBy(a.dispatcher)})
 	}
 	return now
 }

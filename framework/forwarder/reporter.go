@@ -25,7 +25,8 @@ type reporter struct {
 	// slowest is the longest checkpoint since turned; before is that of the period before.
 	slowest, before time.Duration
 	turned          time.Time
-	tallies         map[string]*tally // by database
+	tallies         map[string]*tally    // by database
+	collected       map[string]Collected // of replaced dispatchers, by sink
 }
 
 // slowestPeriod is the period of slowest, so that a checkpoint is reported for between one
@@ -33,7 +34,7 @@ type reporter struct {
 const slowestPeriod = 30 * time.Second
 
 func newReporter(c Config) *reporter {
-	return &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
+	return &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally), collected: make(map[string]Collected)}
 }
 
 // Observe implements event.Observer.
@@ -109,6 +110,16 @@ func (r *reporter) ended(d *dispatch.Dispatcher) {
 	for _, database := range d.Databases() {
 		r.tallyOf(database).ended(d.StatsIn(database))
 	}
+	s := d.Stats()
+	r.collected[s.Sink] = r.collected[s.Sink].Plus(collectedOf(s))
+}
+
+// collectedBy returns what a dispatcher and those that it has replaced have collected.
+func (r *reporter) collectedBy(d *dispatch.Dispatcher) Collected {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := d.Stats()
+	return r.collected[s.Sink].Plus(collectedOf(s))
 }
 
 // forget drops the counts of a database.
@@ -137,7 +148,8 @@ func (c Config) digest() string {
 		Breaker     Breaker
 		Fairness    string
 		Trace       Trace
-		Hours       Hours `json:",omitzero"`
+		Hours       Hours   `json:",omitzero"`
+		Collect     Collect `json:",omitzero"`
 	}
 	all := struct {
 		Routes                           route.Routes
@@ -147,7 +159,7 @@ func (c Config) digest() string {
 		Unrouted                         Unrouted
 	}{c.Routes, make(map[string]rules), c.Lanes, c.Lease, c.Retention, c.InboxRetention, c.Unrouted}
 	for name, s := range c.Sinks {
-		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace, s.Hours}
+		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace, s.Hours, s.Collect}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -1,6 +1,9 @@
 package notification
 
-import "log/slog"
+import (
+	"log/slog"
+	"strings"
+)
 
 // Delivery is one envelope on its way to one sink. The engine makes it; a sink
 // only reads it.
@@ -30,4 +33,9 @@ type Receipt string
 
 // SupersededBy is the receipt of a notification that was not delivered, since a newer one of its group
 // was delivered instead.
-func SupersededBy(id string) Receipt { return Receipt("superseded by " + id) }
+func SupersededBy(id string) Receipt { return Receipt(superseded + id) }
+
+const superseded = "superseded by "
+
+// SupersededBy returns the id of the newer notification, if the receipt is one of SupersededBy.
+func (r Receipt) SupersededBy() (id string, is bool) { return strings.CutPrefix(string(r), superseded) }

@@ -44,6 +44,9 @@ var (
 	attemptsTotal      = describe("attempts_total", "Attempts of deliveries, by result.", "sink", "result")
 	deadTotal          = describe("dead_total", "Deliveries that became dead, by reason.", "sink", "reason")
 	parkedTotal        = describe("parked_total", "Deliveries that were parked, by state.", "sink", "state")
+	collectionsTotal   = describe("collections_total", "Deliveries of several notifications as one, of sinks that collect.", "sink")
+	supersededTotal    = describe("superseded_total", "Notifications that were not delivered since a newer one of their group was, of sinks that collect.", "sink")
+	ungroupedTotal     = describe("ungrouped_total", "Notifications without a group, which are delivered alone, of sinks that collect.", "sink")
 	inFlight           = describe("in_flight", "Deliveries in flight.", "sink")
 	threshold          = describe("threshold", "Maximum number of deliveries or batches in flight; the current value if it is adaptive.", "sink")
 	pendingInMemory    = describe("pending_in_memory", "Deliveries in memory that are not settled.", "sink")
@@ -107,7 +110,7 @@ func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	target, pool := m.watched()
 	var figures forwarder.Figures
 	if target != nil {
-		figures = target.Forwarder.Figures()
+		figures = m.figures(target)
 	}
 	for _, s := range figures.Sinks {
 		m.counts(s.Sink) // creates those of a new sink
@@ -166,7 +169,7 @@ func (m *Monitor) collectTotals(out metrics) {
 	m.mu.Lock()
 	t := m.totals
 	t.wakeups, t.errors, t.published = maps.Clone(t.wakeups), maps.Clone(t.errors), maps.Clone(t.published)
-	checkpoint := t.checkpoint.clone()
+	checkpoint, collected := t.checkpoint.clone(), maps.Clone(m.collected)
 	m.mu.Unlock()
 	out.histogram(checkpointDuration, checkpoint)
 	out.counter(checkpointsTotal, t.written, "written")
@@ -183,6 +186,11 @@ func (m *Monitor) collectTotals(out metrics) {
 	out.counter(removedParts, t.partitions)
 	for typ, n := range t.published {
 		out.counter(publishedTotal, n, typ)
+	}
+	for sink, c := range collected {
+		out.counter(collectionsTotal, uint64(c.Collections), sink)
+		out.counter(supersededTotal, uint64(c.Superseded), sink)
+		out.counter(ungroupedTotal, uint64(c.Ungrouped), sink)
 	}
 	out.gauge(reloadSuccess, truth(!t.reloadFailed))
 }

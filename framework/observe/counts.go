@@ -27,9 +27,9 @@ var results = [...]string{
 
 const delivered = sinks.ClassCancelled + 1
 
-// parkedStates are the states of deliveries that an observer sees parked. Samples also have the
-// state settling.
-var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead}
+// parkedStates are the states of deliveries that an observer sees parked. One that is collecting is a closed
+// collection that failed; members are not seen. Samples also have the state settling.
+var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateCollecting}
 
 // sinkCounts are the totals of one sink. Each sink has its own lock, held for a few additions only.
 type sinkCounts struct {
@@ -92,6 +92,25 @@ func (m *Monitor) newCounts(sink string) *sinkCounts {
 	more[sink] = c
 	m.sinks.Store(&more)
 	return c
+}
+
+// figures returns the figures of a target, and adds what it has collected since the last time. That has no events.
+func (m *Monitor) figures(t *Target) forwarder.Figures {
+	figures := t.Forwarder.Figures()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen, watched := m.seen[t]
+	if !watched {
+		return figures
+	}
+	for _, s := range figures.Sinks {
+		more := s.Collected.Since(seen[s.Sink]) // it is lower for a moment while a sink is replaced
+		seen[s.Sink] = seen[s.Sink].Plus(more)
+		if s.Collects || more != (forwarder.Collected{}) {
+			m.collected[s.Sink] = m.collected[s.Sink].Plus(more)
+		}
+	}
+	return figures
 }
 
 // inSeconds converts a duration to seconds. It is faster than Duration.Seconds.

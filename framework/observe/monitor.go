@@ -92,12 +92,14 @@ type Monitor struct {
 	sinks     atomic.Pointer[map[string]*sinkCounts]
 	addingOne sync.Mutex // of sinks
 
-	mu      sync.Mutex
-	totals  totals
-	target  *Target
-	pool    prometheus.Collector // of the target's pool; nil if there is none
-	samples map[string]*sample   // by database; "" for the only one
-	sampled chan struct{}        // closed and replaced after each sample, for tests
+	mu        sync.Mutex
+	collected map[string]forwarder.Collected // by sink
+	totals    totals
+	target    *Target
+	seen      map[*Target]map[string]forwarder.Collected // the part of collected that each target has, by sink
+	pool      prometheus.Collector                       // of the target's pool; nil if there is none
+	samples   map[string]*sample                         // by database; "" for the only one
+	sampled   chan struct{}                              // closed and replaced after each sample, for tests
 
 	wake chan struct{} // of capacity 1: there is a new target
 }
@@ -119,6 +121,7 @@ func New(c Config) *Monitor {
 	m := &Monitor{
 		config: c, began: time.Now(), registry: prometheus.NewRegistry(), mux: http.NewServeMux(), patience: loopPatience,
 		totals: newTotals(), sampled: make(chan struct{}), samples: make(map[string]*sample), wake: make(chan struct{}, 1),
+		collected: make(map[string]forwarder.Collected), seen: make(map[*Target]map[string]forwarder.Collected),
 	}
 	m.sinks.Store(&map[string]*sinkCounts{})
 	m.registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -165,6 +168,7 @@ func (m *Monitor) Watch(t Target) (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.target, m.pool = &t, nil
+	m.seen[&t] = make(map[string]forwarder.Collected)
 	if t.DB != nil {
 		m.pool = collectors.NewDBStatsCollector(t.DB, poolName)
 	}
@@ -174,8 +178,10 @@ func (m *Monitor) Watch(t Target) (release func()) {
 	default:
 	}
 	return func() {
+		m.figures(&t)
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		delete(m.seen, &t)
 		if m.target == &t {
 			m.target, m.pool = nil, nil
 		}

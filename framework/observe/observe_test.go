@@ -194,7 +194,7 @@ func TestEverySeriesOfASinkExistsBeforeAnythingHappens(t *testing.T) {
 		for _, reason := range []string{"attempts", "refused", "unknown", "route"} {
 			require.Zero(t, s.value("waybill_dead_total", sink, "reason="+reason), reason)
 		}
-		for _, state := range []string{"retrying", "scheduled", "blocked", "dead"} {
+		for _, state := range []string{"retrying", "scheduled", "blocked", "dead", "collecting"} {
 			require.Zero(t, s.value("waybill_parked_total", sink, "state="+state), state)
 		}
 		for _, histogram := range []string{"waybill_delivery_duration_seconds", "waybill_delivery_lag_seconds", "waybill_delivery_batch_size"} {
@@ -331,6 +331,44 @@ func TestAReloadResetsNoTotal(t *testing.T) {
 		o.publish(t, "order.placed", 1)
 		o.run(t, m, c)
 		await(t, m, 7, "waybill_attempts_total", "sink=events", "result=delivered")
+	})
+}
+
+func TestCollectionsAreCountedAcrossReloadsAndForwarders(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		m := observe.New(observe.Config{})
+		newest := forwarder.Collect{Keep: forwarder.KeepNewest, Wait: 50 * time.Millisecond}
+		c := o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}, Collect: newest}, "plain": {Sink: byType{}}})
+		f, stop := o.run(t, m, c)
+		s := scrape(t, m)
+		require.Zero(t, s.value("waybill_superseded_total", "sink=events"))
+		require.Zero(t, s.value("waybill_collections_total", "sink=events"))
+		require.Zero(t, s.value("waybill_ungrouped_total", "sink=events"))
+		require.Nil(t, s.series("waybill_superseded_total", "sink=plain"), "it does not collect")
+		update := func(n int) {
+			for range n {
+				_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (type, key, payload) VALUES ('order.placed', 'k', '{}'), ('order.placed', '', '{}')`)
+				require.NoError(t, err)
+			}
+		}
+		counted := func(ungrouped float64) {
+			t.Helper()
+			await(t, m, ungrouped, "waybill_ungrouped_total", "sink=events")
+			require.Eventually(t, func() bool { // each of the key is delivered or superseded
+				s := scrape(t, m)
+				return s.value("waybill_superseded_total", "sink=events")+s.value("waybill_attempts_total", "sink=events", "result=delivered") == 2*ungrouped
+			}, patience, 10*time.Millisecond)
+		}
+		update(3)
+		counted(3)
+		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"events": {Sink: &other{}, Collect: newest}}, route.Routes{"order.*": route.To("events")}))
+		require.Equal(t, 3.0, scrape(t, m).value("waybill_ungrouped_total", "sink=events"))
+		update(2)
+		counted(5)
+		stop() // what was counted since the last scrape is kept
+		update(1)
+		o.run(t, m, c)
+		counted(6)
 	})
 }
 

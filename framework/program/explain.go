@@ -34,7 +34,7 @@ func newExplain(p *command.Invocation) *cobra.Command {
 conditions and with which payload, or what happens to them if no route matches. Show
 also the settings of their deliveries to each sink, with defaults filled in: threshold,
 attempts, the pauses between them and which of retry.types they come from, timeout,
-rate, on_dead and hours.
+rate, on_dead, collect and hours.
 
 --data also evaluates the conditions for a notification with that payload, and shows
 what each sink would get. Nothing is sent.
@@ -94,6 +94,17 @@ type deliveryView struct {
 	Rate        string            `json:"rate,omitempty"`
 	OnDead      string            `json:"on_dead"`
 	Hours       string            `json:"hours,omitempty"`
+	// Collect is nil if the sink does not collect.
+	Collect *collectView `json:"collect,omitempty"`
+}
+
+type collectView struct {
+	By      string `json:"by"`
+	Keep    string `json:"keep"`
+	Wait    string `json:"wait"`
+	MaxWait string `json:"max_wait"`
+	Size    int    `json:"size,omitempty"`
+	text    string
 }
 
 type parallelismView struct {
@@ -196,6 +207,9 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 	if s.Parallelism.IsAdaptive() {
 		view.Parallelism = parallelismView{Adaptive: new(adaptiveView(s.Parallelism.Adaptive))}
 	}
+	if c := s.Collect; c.On() {
+		view.Collect = &collectView{cmp.Or(c.By, "key"), string(c.Keep), duration.Text(c.Wait), duration.Text(c.MaxWait), c.Size, c.String()}
+	}
 	return view
 }
 
@@ -263,6 +277,9 @@ func printType(w io.Writer, view typeView) {
 	}
 	for _, d := range view.Sinks {
 		d.printRules(w)
+		if d.Collect != nil {
+			terminal.Printf(w, " %s: collects %s\n", d.Sink, d.Collect.text)
+		}
 	}
 	for _, d := range view.Sinks {
 		if d.Sample != nil {

@@ -50,6 +50,16 @@ parcel.lost: no route matches, so it is parked as dead under the sink _unrouted 
 `}, r)
 }
 
+func TestConfigExplainShowsHowASinkCollects(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "sinks: {events: {kind: kafka, collect: {by: metadata.cart, keep: newest, wait: 90s}}}\nroutes: {\"*\": [events]}\n")
+	r := waybill(t, "config", "explain", "-c", file, "order.placed")
+	require.Contains(t, r.stdout, "\n events: collects newest by metadata.cart, after 1m30s, at most 15m\n")
+	r = waybill(t, "config", "explain", "-c", file, "order.placed", "--json")
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `(?s)"collect": \{\s+"by": "metadata.cart",\s+"keep": "newest",\s+"wait": "1m30s",\s+"max_wait": "15m"\s+\}`, r.stdout)
+}
+
 func TestConfigExplainOfWaybillsOwnTypes(t *testing.T) {
 	t.Parallel()
 	const sinks = "sinks: {events: {kind: kafka}, partner: {kind: jsonlines, with: {path: x}}}\n"

@@ -193,7 +193,7 @@ database: %q
 observe: {address: %q}
 forwarder: {lease: 2s}
 sinks:
-  quiet: {kind: http, with: {url: %q, format: cloudevents-batch, source: /shop}}
+  quiet: {kind: http, with: {url: %q, format: cloudevents-batch, source: /shop}, collect: {keep: newest, wait: 100ms}}
   failing: {kind: http, with: {url: %q}, on_dead: halt}
 routes:
   "order.*": [quiet, failing]

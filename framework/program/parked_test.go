@@ -327,3 +327,41 @@ func TestWhyShowsWhereANotificationIs(t *testing.T) {
 		require.Contains(t, r.stderr, "unknown id")
 	})
 }
+
+func TestCollectionsAreListedAndExplained(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.migrate(t)
+		for _, statement := range []string{
+			`INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ('partner', 0, 1)`,
+			`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at, last_error, collect_group, collection) VALUES
+				('partner', 1, 0, 'a', 'order.placed', 1, 'k', '2026-01-02T12:00:00.000000Z', '{}', '{}', 'collecting', 0, NULL, '', 'cart-17', ''),
+				('partner', 2, 0, 'b', 'order.placed', 1, '', '2026-01-02T12:00:00.000000Z', '{}', '{}', 'collecting', 0, NULL, '', 'cart-17', ''),
+				('partner', 3, 0, 'c', 'order.placed', 1, '', '2026-01-02T12:00:00.000000Z', '{}', '{}', 'collecting', 2, '2100-01-02T12:00:00.000000Z', '503', 'cart-18', 'n1'),
+				('partner', 4, 0, 'd', 'order.placed', 1, '', '2026-01-02T12:00:00.000000Z', '{}', '{}', 'dead', 2, NULL, '404', '', '')`,
+			`INSERT INTO outbox_collections (sink, collect_group, slot, members, due_at, due_by, closed) VALUES
+				('partner', 'cart-17', 0, 2, '2100-01-02T12:00:00.000000Z', '2100-01-02T13:00:00.000000Z', ''),
+				('partner', 'cart-18', 0, 0, '2026-01-02T12:00:00.000000Z', '2026-01-02T13:00:00.000000Z', 'n1')`,
+		} {
+			_, err := o.db.ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		r := waybill(t, "parked", "list", "--group", "cart-17", "--state", "collecting", "--database", o.address)
+		require.Zero(t, r.code, r.stderr)
+		require.Regexp(t, `^ SINK +STATE +ID +TYPE +KEY +GROUP +ATTEMPT +SINCE +DUE +LAST ERROR
+ partner +collecting +a +order.placed +k +cart-17 +0 .*
+ partner +collecting +b +order.placed +- +cart-17 +0 .*
+$`, r.stdout)
+		r = waybill(t, "parked", "show", "c", "--database", o.address)
+		require.Regexp(t, `(?s)\nkey: +-\ngroup: +cart-18\ncollection: +n1\n`, r.stdout)
+		r = waybill(t, "why", "a", "--database", o.address)
+		require.Regexp(t, `(?m)^ partner +collecting +waits in collection cart-17 with 1 other, due at 2100-01-02 12:00:00Z`, r.stdout)
+		r = waybill(t, "status", "--database", o.address)
+		require.Regexp(t, `(?m)^ partner +collecting +3 in 2 collections$`, r.stdout)
+		require.NotContains(t, r.stdout, "overdue")
+		require.Equal(t, result{stdout: " SINK     PARKED      COUNT\n partner  collecting      1\nwould requeue 1 delivery\n"},
+			waybill(t, "parked", "requeue", "--state", "collecting", "--dry-run", "--database", o.address))
+		require.Equal(t, result{stdout: " SINK     PARKED      COUNT\n partner  collecting      2\nwould discard 2 deliveries\n"},
+			waybill(t, "parked", "discard", "--group", "cart-17", "--state", "collecting", "--dry-run", "--database", o.address))
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 )
@@ -67,6 +68,19 @@ func (c Collect) WithDefaults() Collect {
 		c.Size = cmp.Or(c.Size, DefaultCollectSize)
 	}
 	return c
+}
+
+// String returns the rule in words.
+func (c Collect) String() string {
+	if !c.On() {
+		return ""
+	}
+	c = c.WithDefaults()
+	text := fmt.Sprintf("%s by %s, after %s, at most %s", c.Keep, cmp.Or(c.By, byKey), duration.Text(c.Wait), duration.Text(c.MaxWait))
+	if c.Size > 0 {
+		text += fmt.Sprintf(" or %d", c.Size)
+	}
+	return text
 }
 
 // longestInMemory is the longest MaxWait for which collections need not be written to the database.

@@ -31,6 +31,10 @@ type Browser interface {
 	// sink. There may be thousands of refs, or none.
 	ReceiptsOf(ctx context.Context, refs []Ref) ([]TracedReceipt, error)
 
+	// Collection returns the open collection of a group, or with a number a closed one. If there is
+	// none, it has no members.
+	Collection(ctx context.Context, sink string, of CollectionRef) (Collection, error)
+
 	// Related searches for the notifications of a correlation in a part of the log and in all
 	// parked deliveries. It reads as many offsets as the query says: a million take about a
 	// second.
@@ -54,6 +58,9 @@ type ParkedFilter struct {
 	// Heads selects dead deliveries whose key has nothing parked before them. If dead
 	// deliveries hold back their key, these are the ones that do.
 	Heads bool
+	// Firsts leaves out members of collections that wait: those of open ones, and of closed ones all but
+	// the first, which has the attempts and the time of all. Dead members are selected.
+	Firsts bool
 	// OlderThan and NewerThan bound how long ago a delivery was first parked, by the
 	// database's clock.
 	OlderThan, NewerThan time.Duration
@@ -81,6 +88,17 @@ type ParkedPlace struct {
 // Place returns the place of the delivery, after which a list continues.
 func (d *ParkedDelivery) Place() ParkedPlace {
 	return ParkedPlace{Sink: d.Sink, Ref: RefOf(&d.Envelope)}
+}
+
+// Collection is a collection as people see it.
+type Collection struct {
+	// Members is how many it has, up to ParkedLimit.
+	Members int
+	// DueAt is when it is due; of a closed one, when its next attempt is.
+	DueAt time.Time
+	// Behind is the number of the closed collection of its group after which an open one is closed; ""
+	// if there is none.
+	Behind string
 }
 
 // LogQuery asks for rows of the log, newest first. Each of the first five fields that is set

@@ -96,6 +96,8 @@ type ParkedCount struct {
 	Count int64  `json:"count"`
 	// HookError is the error of a failed hook of one of them; "" if none failed.
 	HookError string `json:"hook_error,omitempty"`
+	// Collections is the number of groups that collecting ones are in; 0 if it was not counted.
+	Collections int64 `json:"collections,omitempty"`
 }
 
 // Row is a row of the log in a status.
@@ -210,7 +212,7 @@ type ParkedFigures struct {
 	// States has one entry for each state, even if it is empty.
 	States []ParkedState
 	// Overdue is how many have been due for more than a minute, and LongestDue how long the first
-	// of them has been due.
+	// of them has been due. An open collection that is due counts as one.
 	Overdue    int
 	LongestDue time.Duration
 	// DeadKeys is the number of keys with dead deliveries. Under on_dead: halt these keys wait
@@ -219,6 +221,8 @@ type ParkedFigures struct {
 	// Hooks is how many wait for a failed hook, and HookError one of the errors.
 	Hooks     int
 	HookError string
+	// Collections is the number of groups with a collection.
+	Collections int
 }
 
 // ParkedState counts the parked deliveries in one state.
@@ -249,6 +253,9 @@ func ParkedCounts(figures []ParkedFigures) (counts []ParkedCount) {
 		for _, s := range f.States {
 			if s.Count > 0 {
 				counts = append(counts, ParkedCount{Sink: f.Sink, State: s.State, Count: int64(s.Count), HookError: s.HookError})
+				if s.State == StateCollecting {
+					counts[len(counts)-1].Collections = int64(f.Collections)
+				}
 			}
 		}
 		slices.SortFunc(counts[from:], func(a, b ParkedCount) int { return cmp.Compare(a.State, b.State) })

@@ -29,8 +29,9 @@ const (
 
 // Drain runs a forwarder until nothing is due: every published notification is delivered or
 // dead, or waits for its time or behind an earlier one of its key. That includes what handlers
-// publish meanwhile. It does not wait for scheduled deliveries, retries and failed hooks: see
-// [Advance]. The hours of sinks do not count: a test has the same result at night.
+// publish meanwhile. It does not wait for scheduled deliveries, retries, failed hooks and collections: see
+// [Advance]. Only if a sink has on_dead: halt, its collections are due at once. The hours of sinks do not
+// count: a test has the same result at night.
 //
 // After 30 s it fails the test and lists what is left. It never removes rows: retention is off,
 // whatever the configuration says. Each call opens and closes the sinks that are a
@@ -41,9 +42,9 @@ func Drain(t testing.TB, c forwarder.Config) {
 }
 
 // Advance drains, and then delivers what becomes due within d, in the order of the times, as if
-// d had passed: scheduled deliveries, retries and failed hooks, and all that follows from them.
-// It moves the times of parked deliveries instead of waiting. It changes no clock: DeliverAt
-// of later notifications, Retry.MaxAge and a breaker's pauses still count
+// d had passed: scheduled deliveries, retries, failed hooks and collections, and all that follows from
+// them. It moves the times of parked deliveries instead of waiting. It changes no clock: DeliverAt
+// of later notifications, Collect.MaxWait, Retry.MaxAge and a breaker's pauses still count
 // from the real time. The hours of sinks do not count: see [Drain].
 func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
 	t.Helper()
@@ -94,6 +95,10 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	}
 	c.Sinks = timeless
 	c.Retention, c.InboxRetention = forwarder.KeepForever, forwarder.KeepForever
+	c.Sinks = maps.Clone(c.Sinks)
+	for name, s := range c.Sinks {
+		c.Sinks[name] = parking(s)
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
@@ -106,6 +111,17 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	r.query.Types = routes.Filters()
 	r.query.Types[store.SinkUnrouted] = routes.Unrouted()
 	return r
+}
+
+// parking makes a sink park what would wait in memory, so that Advance can move its time. That does not hold back
+// a key: a sink that must waits only a moment.
+func parking(s forwarder.Sink) forwarder.Sink {
+	if c := s.Collect.WithDefaults(); c.InMemory() && s.OnDead == forwarder.OnDeadHalt {
+		s.Collect.Wait, s.Collect.MaxWait = 10*lookEvery, 10*lookEvery
+	} else if c.InMemory() {
+		s.Collect.By = "(key)"
+	}
+	return s
 }
 
 // run runs a forwarder until nothing is due.
@@ -208,8 +224,14 @@ func (r *drain) parked() (all []store.ParkedDelivery, err error) {
 // at DueAt, or at once if that is zero. Deliveries behind another one of their key are left out.
 func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 	all, err := r.parked()
+	if err != nil {
+		return nil, err
+	}
 	type key struct{ sink, key string }
 	held := make(map[key]bool)
+	if waiting, err = r.collections(all); err != nil {
+		return nil, err
+	}
 	for i := range all { // ordered by sink and offset
 		p := &all[i]
 		k := key{p.Sink, p.Envelope.Key}
@@ -220,6 +242,8 @@ func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 			waits, holds = !p.DueAt.IsZero(), r.config.Sinks[p.Sink].OnDead == forwarder.OnDeadHalt
 		case store.StateSettling:
 			waits = true
+		case store.StateCollecting:
+			waits = !p.DueAt.IsZero()
 		case store.StateRetrying, store.StateQuiet:
 			waits, holds = true, true
 		case store.StateScheduled, store.StateCancelled:
@@ -232,7 +256,29 @@ func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 		}
 		held[k] = held[k] || holds
 	}
-	return waiting, err
+	return waiting, nil
+}
+
+// collections returns a member of each open collection, with the time of the collection, except of those that
+// are closed after an earlier one of their group.
+func (r *drain) collections(all []store.ParkedDelivery) (open []store.ParkedDelivery, err error) {
+	type group struct{ sink, name string }
+	known := make(map[group]bool)
+	for _, p := range all {
+		of := group{p.Sink, p.Group}
+		if p.State != store.StateCollecting || p.InCollection() || known[of] {
+			continue
+		}
+		known[of] = true
+		c, err := r.store.Collection(r.ctx, p.Sink, store.CollectionRef{Group: p.Group})
+		if err != nil {
+			return nil, err
+		}
+		if p.DueAt = c.DueAt; c.Members > 0 && c.Behind == "" {
+			open = append(open, p)
+		}
+	}
+	return open, nil
 }
 
 // next returns the time when the first delivery becomes due, or zero.
@@ -253,13 +299,18 @@ func (r *drain) shift(t testing.TB, by time.Duration) {
 	t.Helper()
 	all, err := r.parked()
 	require.NoError(t, err)
+	open, err := r.collections(all)
+	require.NoError(t, err)
 	members, err := r.store.Membership(r.ctx)
 	require.NoError(t, err)
+	in := func(l store.Lane, p *store.ParkedDelivery) bool {
+		slot := p.Envelope.Slot
+		return p.Sink == l.Sink && l.Slots.First <= slot && slot <= l.Slots.Last
+	}
 	for _, l := range members.Lanes {
 		var moved []store.Parked
 		for _, p := range all {
-			slot := p.Envelope.Slot
-			if p.Sink == l.Lane.Sink && l.Lane.Slots.First <= slot && slot <= l.Lane.Slots.Last && !p.DueAt.IsZero() {
+			if in(l.Lane, &p) && !p.DueAt.IsZero() {
 				p.DueAt = p.DueAt.Add(-by)
 				if p.State == store.StateCancelled { // no checkpoint writes this state
 					p.State = store.StateScheduled
@@ -267,12 +318,17 @@ func (r *drain) shift(t testing.TB, by time.Duration) {
 				moved = append(moved, p.Parked)
 			}
 		}
-		if len(moved) == 0 {
+		due := slices.DeleteFunc(slices.Clone(open), func(p store.ParkedDelivery) bool { return !in(l.Lane, &p) })
+		if len(moved) == 0 && len(due) == 0 {
 			continue
 		}
 		lease, err := r.store.Acquire(r.ctx, l.Lane, "waybilltest", patience)
 		require.NoError(t, err, "another forwarder works on sink %s: drain with a single one", l.Lane.Sink)
 		require.NoError(t, r.store.Checkpoint(r.ctx, store.Checkpoint{Lease: lease, TTL: patience, Park: moved}))
+		for _, p := range due { // a member that is parked already only moves the time
+			wait := time.Until(p.DueAt) - by
+			require.NoError(t, r.store.Checkpoint(r.ctx, store.Checkpoint{Lease: lease, TTL: patience, Collect: []store.Parked{p.Parked}, CollectTerms: store.CollectTerms{Wait: wait, MaxWait: wait}}))
+		}
 		require.NoError(t, r.store.Release(r.ctx, lease))
 	}
 }
@@ -302,7 +358,11 @@ func (r *drain) left(t testing.TB) string {
 			fmt.Fprintf(&b, "  … and %d more\n", len(all)-most)
 			break
 		}
-		fmt.Fprintf(&b, "  %s: %s %s %s after attempt %d: %s\n", p.Sink, p.State, p.Envelope.Type, p.Envelope.ID, p.Attempt, cmp.Or(p.HookError, p.LastError))
+		group := ""
+		if p.Group != "" {
+			group = " of group " + p.Group
+		}
+		fmt.Fprintf(&b, "  %s: %s %s %s%s after attempt %d: %s\n", p.Sink, p.State, p.Envelope.Type, p.Envelope.ID, group, p.Attempt, cmp.Or(p.HookError, p.LastError))
 	}
 	return b.String()
 }

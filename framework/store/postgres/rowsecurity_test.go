@@ -197,6 +197,10 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 				_, err := s.BrowseParked(ctx, store.ParkedQuery{Look: 10, Limit: 10})
 				return err
 			},
+			"Collection": func() error {
+				_, err := s.Collection(ctx, "sink", store.CollectionRef{Group: "g"})
+				return err
+			},
 			"ParkedFigures": func() error { _, err := s.ParkedFigures(ctx); return err },
 			"Traces":        func() error { _, err := s.Traces(ctx, "sink"); return err },
 			"Trace":         func() error { _, err := s.Trace(ctx, store.TraceQuery{ID: "a"}); return err },

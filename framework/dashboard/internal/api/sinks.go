@@ -38,12 +38,13 @@ type sinkView struct {
 	Estimated  bool      `json:"estimated,omitempty"` // Pending is an estimate
 	LagSeconds float64   `json:"lag_seconds"`
 	// Owned counts the lanes that have a forwarder, Free the others.
-	Owned    int             `json:"lanes_owned"`
-	Free     int             `json:"lanes_free"`
-	Parked   map[string]int  `json:"parked"`
-	Overdue  int             `json:"overdue"`
-	DeadKeys int             `json:"dead_keys"`
-	Troubles []admin.Trouble `json:"troubles"`
+	Owned       int             `json:"lanes_owned"`
+	Free        int             `json:"lanes_free"`
+	Parked      map[string]int  `json:"parked"`
+	Overdue     int             `json:"overdue"`
+	Collections int             `json:"collections"`
+	DeadKeys    int             `json:"dead_keys"`
+	Troubles    []admin.Trouble `json:"troubles"`
 }
 
 // sample returns the figures of all sinks.
@@ -55,7 +56,7 @@ func (r *request) sample(ctx context.Context) (views []sinkView, snapshot histor
 	for _, s := range snapshot.Sample.Sinks {
 		v := sinkView{
 			SampledAt: snapshot.At.UTC(), Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, Estimated: s.Estimated, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
-			Parked: make(map[string]int), Overdue: s.Parked.Overdue, DeadKeys: s.Parked.DeadKeys, Troubles: append([]admin.Trouble{}, snapshot.Troubles(&s, admin.Usual)...),
+			Parked: make(map[string]int), Overdue: s.Parked.Overdue, Collections: s.Parked.Collections, DeadKeys: s.Parked.DeadKeys, Troubles: append([]admin.Trouble{}, snapshot.Troubles(&s, admin.Usual)...),
 		}
 		for _, p := range s.Parked.States {
 			v.Parked[string(p.State)] = p.Count

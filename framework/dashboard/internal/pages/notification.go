@@ -53,7 +53,8 @@ func (v sinkVerdict) Acts() []string {
 		return []string{"discard"}
 	case v.Parked.State == store.StateDead && v.Parked.Envelope.Key != "":
 		return []string{"requeue", "discard", "skip"}
-	case v.Parked.State == store.StateDead, v.Parked.State == store.StateRetrying:
+	case v.Parked.State == store.StateDead, v.Parked.State == store.StateRetrying,
+		v.Parked.InCollection() && !v.Parked.DueAt.IsZero(): // the first member, with which all of it is tried
 		return []string{"requeue", "discard"}
 	}
 	return []string{"discard"}

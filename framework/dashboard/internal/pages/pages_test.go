@@ -142,7 +142,7 @@ var hostile = []string{
 var wrong = append([]string{"-1", "0", "99999999999999999999", "1e9", "\x00", "\xff\xfe", "unknown", strings.Repeat("y", 10_000)}, hostile...)
 
 // parameters has names of parameters. No page reads some of them.
-var parameters = []string{"q", "type", "status", "state", "sink", "key", "id", "after", "before", "from", "to", "age", "reason", "error", "n"}
+var parameters = []string{"q", "type", "status", "state", "sink", "key", "group", "id", "after", "before", "from", "to", "age", "reason", "error", "n"}
 
 // hostileTarget returns an outbox full of hostile texts.
 func hostileTarget(t *testing.T, o outbox) *target.Target {

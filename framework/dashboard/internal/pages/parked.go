@@ -20,12 +20,12 @@ import (
 const pageRows = 50
 
 // parkedForm is the filter of parked deliveries, as in addresses and forms.
-type parkedForm struct{ Sink, Type, Key, State, Metadata, Reason, Older, Newer, ID string }
+type parkedForm struct{ Sink, Type, Key, Group, State, Metadata, Reason, Older, Newer, ID string }
 
 func readParkedForm(v url.Values) parkedForm {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	return parkedForm{
-		Sink: text("sink"), Type: text("type"), Key: v.Get("key"), State: text("state"), Metadata: text("metadata"),
+		Sink: text("sink"), Type: text("type"), Key: v.Get("key"), Group: v.Get("group"), State: text("state"), Metadata: text("metadata"),
 		Reason: text("reason"), Older: text("older"), Newer: text("newer"), ID: text("id"),
 	}
 }
@@ -34,7 +34,7 @@ func readParkedForm(v url.Values) parkedForm {
 func (f parkedForm) Fields() url.Values {
 	v := make(url.Values)
 	for name, text := range map[string]string{
-		"sink": f.Sink, "type": f.Type, "key": f.Key, "state": f.State, "metadata": f.Metadata, "reason": f.Reason, "older": f.Older, "newer": f.Newer, "id": f.ID,
+		"sink": f.Sink, "type": f.Type, "key": f.Key, "group": f.Group, "state": f.State, "metadata": f.Metadata, "reason": f.Reason, "older": f.Older, "newer": f.Newer, "id": f.ID,
 	} {
 		if text != "" {
 			v.Set(name, text)
@@ -53,7 +53,7 @@ func (f parkedForm) Of(sink string, state store.State) string {
 }
 
 func (f parkedForm) filter() (admin.Filter, error) {
-	filter := admin.Filter{Sink: f.Sink, ID: f.ID, Type: f.Type, Key: f.Key, Error: f.Reason}
+	filter := admin.Filter{Sink: f.Sink, ID: f.ID, Type: f.Type, Key: f.Key, Group: f.Group, Error: f.Reason}
 	if f.State != "" {
 		filter.States = []store.State{store.State(f.State)}
 	}
@@ -113,7 +113,7 @@ type parkedRow struct{ store.ParkedDelivery }
 // Value identifies the delivery in forms.
 func (r parkedRow) Value() string { return placeText(r.Place()) }
 
-// Waits returns what a blocked, scheduled, quiet or settling delivery waits for; "" for other states.
+// Waits returns what a blocked, scheduled, quiet, settling or collecting delivery waits for; "" for other states.
 func (r parkedRow) Waits() string {
 	switch r.State {
 	case store.StateBlocked:
@@ -124,6 +124,10 @@ func (r parkedRow) Waits() string {
 		return "the hours of the sink"
 	case store.StateSettling:
 		return "its hook"
+	case store.StateCollecting:
+		if !r.InCollection() {
+			return "its collection"
+		}
 	}
 	return ""
 }
@@ -140,7 +144,7 @@ func parkedRows(found []store.ParkedDelivery) []parkedRow {
 }
 
 // parkedStates are the states that the filter offers.
-var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling, store.StateCancelled}
+var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling, store.StateCollecting, store.StateCancelled}
 
 // parkedPage is the list of parked deliveries.
 type parkedPage struct {
@@ -148,6 +152,8 @@ type parkedPage struct {
 	States []store.State
 	Counts []store.ParkedCount
 	Rows   []parkedRow
+	// Open is the open collection of the filter's group and sink; it has no members if there is none.
+	Open store.Collection
 	// Next is the query of the next page; "" if there is none. First says that this is the first
 	// page. Short says that the page is not full, since the search of one page is limited.
 	Next         string
@@ -187,6 +193,11 @@ func parked(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	page.Rows = parkedRows(found.Deliveries)
+	if f := page.Form; f.Group != "" && f.Sink != "" {
+		if page.Open, err = r.Store.Collection(ctx, f.Sink, store.CollectionRef{Group: f.Group}); err != nil {
+			return nil, err
+		}
+	}
 	if next := placeText(found.Next); next != "" {
 		fields := page.Form.Fields()
 		fields.Set("after", next)

@@ -182,6 +182,9 @@ func settingsOf(s forwarder.Sink) []setting {
 	if s.Hours.On() {
 		settings = append(settings, setting{"hours", s.Hours.String()})
 	}
+	if s.Collect.On() {
+		settings = append(settings, setting{"collect", s.Collect.String()})
+	}
 	return settings
 }
 

@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
@@ -28,6 +30,7 @@ type Store struct {
 	admin.Store
 	text    func(typ, text string, payload []byte) string
 	receipt func(typ string, receipt notification.Receipt, payload []byte) notification.Receipt
+	routing admin.Routing
 	masks   masks.Masks
 	viewer  bool
 }
@@ -36,7 +39,7 @@ var _ store.Sourced = (*Store)(nil)
 
 // Of returns the outbox of a target as a user may see it.
 func Of(t *target.Target, m masks.Masks, user access.User) *Store {
-	v := &Store{Store: t.Store, masks: m, viewer: !user.May(access.Operator)}
+	v := &Store{Store: t.Store, routing: t.Routing, masks: m, viewer: !user.May(access.Operator)}
 	if v.viewer {
 		v.text = func(_, text string, _ []byte) string { return Class(text) }
 		v.receipt = func(_ string, r notification.Receipt, _ []byte) notification.Receipt { return proof(r) }
@@ -73,7 +76,7 @@ func Class(text string) string {
 }
 
 // proved matches the part of a receipt that is not the receiver's own text.
-var proved = regexp.MustCompile(`^(?:(?:http|smtp) [1-5]\d\d\b|kafka \S+@\d+$)`)
+var proved = regexp.MustCompile(`^(?:(?:http|smtp) [1-5]\d\d\b|kafka \S+@\d+$|superseded by [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$)`)
 
 // proof returns the part of a receipt that is not the receiver's own text.
 func proof(r notification.Receipt) notification.Receipt {
@@ -118,8 +121,25 @@ func (v *Store) Membership(ctx context.Context) (store.Membership, error) {
 	return v.membership(m), err
 }
 
-// mayFilter refuses a filter by metadata whose values are masked: what it selects would show them.
+// hidesGroup reports whether the groups of a sink are made of what is masked, such as metadata.recipient; of a
+// sink whose groups are unknown, whether anything is.
+func (v *Store) hidesGroup(sink string) bool {
+	if v.routing.Collect == nil {
+		return len(v.masks) > 0
+	}
+	names := strings.FieldsFunc(v.routing.Collect(sink).By, func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.ContainsFunc(names, v.masks.HideMetadata)
+}
+
+// mayFilter refuses a filter by what is masked, metadata or a group: what it selects would show it.
 func (v *Store) mayFilter(f store.ParkedFilter) error {
+	sinks := []string{f.Sink}
+	if f.Sink == "" {
+		sinks = slices.Collect(maps.Keys(v.routing.Filters()))
+	}
+	if f.Group != "" && slices.ContainsFunc(sinks, v.hidesGroup) {
+		return fmt.Errorf("%w: observe.masks hides the groups of a sink: name another sink, or use waybill parked on the machine instead", admin.ErrFilter)
+	}
 	for name := range f.Metadata {
 		if v.masks.HideMetadata(name) {
 			return fmt.Errorf("%w: observe.masks hides the metadata %s: use waybill parked on the machine instead", admin.ErrFilter, name)
@@ -237,6 +257,9 @@ func (v *Store) parked(found []store.ParkedDelivery) []store.ParkedDelivery {
 		typ, payload := d.Envelope.Type, d.Envelope.Payload
 		d.LastError, d.HookError = v.text(typ, d.LastError, payload), v.text(typ, d.HookError, payload)
 		d.Receipt = v.receipt(typ, d.Receipt, payload)
+		if d.Group != "" && v.hidesGroup(d.Sink) {
+			d.Group = ""
+		}
 	}
 	return found
 }

@@ -278,5 +278,5 @@ func RoutingOf(c *config.Config, routes *route.Table) admin.Routing {
 	if routes == nil {
 		return admin.Routing{}
 	}
-	return admin.Routing{Routes: routes, MaxAttempts: c.MaxAttempts, Unrouted: string(cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))}
+	return admin.Routing{Routes: routes, MaxAttempts: c.MaxAttempts, Collect: c.Collect, Unrouted: string(cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))}
 }

@@ -33,6 +33,7 @@ A delivery is parked if it could not be made when its turn came:
   quiet       it waits for the hours of its sink
   dead        it failed for good, and waits for a person
   settling    it was delivered, but a hook of the program fails
+  collecting  it is a member of a collection of its sink
   cancelled   it was scheduled, and its publisher has cancelled it
 
 Except for reroute, the commands read only the keys that locate the outbox. With
@@ -57,7 +58,7 @@ func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "select deliveries to this sink")
 	f.addCommon(cmd)
 	if withStates {
-		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, quiet, dead, settling or cancelled; may be repeated")
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, quiet, dead, settling, collecting or cancelled; may be repeated")
 	}
 }
 
@@ -65,6 +66,7 @@ func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
 func (f *filterFlags) addCommon(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Type, "type", "", "select deliveries of this type, or of all types with a prefix (order.*)")
 	cmd.Flags().StringVar(&f.Key, "key", "", "select deliveries of this key")
+	cmd.Flags().StringVar(&f.Group, "group", "", "select deliveries that their sink collects in this group")
 	cmd.Flags().StringVar(&f.ID, "id", "", "select deliveries of the notification with this id")
 	cmd.Flags().StringArrayVar(&f.metadata, "metadata", nil, "select deliveries with this metadata, as `NAME=VALUE`; may be repeated, and all must hold")
 	cmd.Flags().StringVar(&f.Error, "error", "", "select deliveries whose last error contains this text, in upper or lower case")
@@ -91,7 +93,7 @@ func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 
 // isEmpty reports whether no flag selects deliveries.
 func (f *filterFlags) isEmpty() bool {
-	return f.Sink == "" && f.Type == "" && f.Key == "" && f.ID == "" && f.Error == "" &&
+	return f.Sink == "" && f.Type == "" && f.Key == "" && f.Group == "" && f.ID == "" && f.Error == "" &&
 		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0 && len(f.metadata) == 0
 }
 
@@ -164,9 +166,18 @@ func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCou
 		terminal.Println(w, "nothing that matches is parked")
 		return
 	}
-	list := command.NewTable(w, "sink", "state", "id", "type", "key", "attempt", "since", "due", "last error")
+	header := []any{"sink", "state", "id", "type", "key", "attempt", "since", "due", "last error"}
+	grouped := slices.ContainsFunc(found, func(p admin.ParkedView) bool { return p.Group != "" })
+	if grouped {
+		header = slices.Insert(header, 5, any("group"))
+	}
+	list := command.NewTable(w, header...)
 	for _, p := range found {
-		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), command.TimeOrDash(p.DueAt), command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)})
+		row := table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), command.TimeOrDash(p.DueAt), command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)}
+		if grouped {
+			row = slices.Insert(row, 5, any(command.OrDash(p.Group)))
+		}
+		list.AppendRow(row)
 	}
 	list.Render()
 	if total := totalOf(counts); total > int64(len(found)) {
@@ -240,6 +251,12 @@ func printWhole(w io.Writer, p *store.ParkedDelivery) {
 		line("which is", "%s", webhooks.About(e.Metadata))
 	}
 	line("key", "%s", command.OrDash(e.Key))
+	if p.Group != "" {
+		line("group", "%s", p.Group)
+	}
+	if p.Collection != "" {
+		line("collection", "%s", p.Collection)
+	}
 	line("offset", "%d", e.Offset)
 	line("occurred on", "%s", command.TimeText(e.OccurredOn))
 	line("first parked", "%s", command.TimeText(p.FirstParkedAt))

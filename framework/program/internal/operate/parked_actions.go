@@ -38,7 +38,8 @@ func newParkedActions(p *command.Invocation) []*cobra.Command {
 			Use:   "requeue",
 			Short: "Retry dead deliveries",
 			Long: `Make dead deliveries due now, with all their attempts again. --state retrying selects
-deliveries that wait for their next attempt. Several deliveries of a key go in order.
+deliveries that wait for their next attempt, and --state collecting collections that do.
+Dead members of a collection come back in it. Several deliveries of a key go in order.
 Forwarders that listen for NOTIFY react at once, others within a twentieth of their
 lease.` + selection,
 			Example: `  waybill parked requeue --sink partner --error timeout

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -126,6 +127,9 @@ func printStatus(w io.Writer, state store.Status, troubles []admin.Trouble, now 
 		count := any(c.Count)
 		if c.Count >= store.ParkedLimit {
 			count = strconv.Itoa(store.ParkedLimit) + "+"
+		}
+		if c.Collections > 0 {
+			count = fmt.Sprintf("%v in %s", count, command.CountText(c.Collections, "collection", "collections"))
 		}
 		parked.AppendRow(table.Row{c.Sink, c.State, count})
 	}

@@ -23,7 +23,8 @@ func newWhy(p *command.Invocation) *cobra.Command {
 		Long: `Explain where a notification is at each of its sinks, and why: delivered, with the
 receipt if receipts are kept; waiting in a forwarder; not read yet; retrying after an
 error; blocked by another delivery of its key; scheduled; outside of the hours of the
-sink; cancelled; dead; or without a route. It also shows whether the sink is paused, throttled or out of reach.
+sink; cancelled; in a collection; superseded by a newer one; dead; or without a route. It
+also shows whether the sink is paused, throttled or out of reach.
 
 With a configuration it shows the sinks that the notification is routed to, with
 --database alone all sinks. The exit code is 1 if the id is unknown.`,

@@ -41,6 +41,9 @@ func (r *Runner) Matches(f store.ParkedFilter) Expr {
 		where.And(`p.state = 'dead' AND (p.sink, p."key", p."offset") IN (SELECT sink, "key", min("offset") FROM {parked}
 			WHERE "key" <> '' AND ` + keyed + ` GROUP BY sink, "key")`)
 	}
+	if f.Firsts {
+		where.And(`(p.state <> 'collecting' OR p.due_at IS NOT NULL)`)
+	}
 	if len(f.Places) > 0 {
 		where.And(`(?)`, r.at(f.Places))
 	}

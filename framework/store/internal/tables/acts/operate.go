@@ -122,12 +122,12 @@ type chosen struct {
 	collection store.CollectionRef // its closed collection, if it is in one
 }
 
-// batch selects the deliveries of a batch that fulfil a condition, lets change change them, and counts them.
-func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, condition string, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
+// batch selects the deliveries of a batch, lets change change them, and counts them.
+func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
 	sinks := []string{b.Filter.Sink}
 	err := t.operate(ctx, step, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
-		batch, err := t.choose(ctx, tx, b, condition)
+		batch, err := t.choose(ctx, tx, b)
 		if err != nil {
 			return nil, err
 		}
@@ -143,9 +143,8 @@ func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBat
 	return result, err
 }
 
-func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch, condition string) ([]chosen, error) {
+func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) ([]chosen, error) {
 	where := t.run.Matches(b.Filter)
-	where.And(condition)
 	where.And(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
 	return tables.List(ctx, t.run, tx, func(rows *sql.Rows, c *chosen) error {
 		return rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind, &c.collection.Group, &c.collection.Number)
@@ -158,8 +157,8 @@ func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch, cond
 // which its sink may know the members. Those that are not in the batch are not counted.
 func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	b.Filter.States = requeueable(b.Filter.States)
-	// The first member stands for a collection that is not dead, and nothing for an open one.
-	result, err := t.batch(ctx, failpoint.Requeue, b, `(p.state <> 'collecting' OR p.due_at IS NOT NULL)`, func(tx *sql.Tx, batch []chosen) error {
+	b.Filter.Firsts = true
+	result, err := t.batch(ctx, failpoint.Requeue, b, func(tx *sql.Tx, batch []chosen) error {
 		batch, collections := apart(batch)
 		if err := t.run.ReopenCollections(ctx, tx, b.Filter.Sink, collections); err != nil {
 			return err
@@ -244,7 +243,7 @@ func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 
 // Discard deletes deliveries; see store.Operator. Collections go on without their members, and end if they have none.
 func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	result, err := t.batch(ctx, failpoint.Discard, b, `true`, func(tx *sql.Tx, batch []chosen) error {
+	result, err := t.batch(ctx, failpoint.Discard, b, func(tx *sql.Tx, batch []chosen) error {
 		refs := make([]store.Ref, len(batch))
 		for i, c := range batch {
 			refs[i] = c.Ref

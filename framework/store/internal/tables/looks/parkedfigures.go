@@ -42,6 +42,8 @@ const (
 	figureOverdue = "overdue"
 	figureKeys    = "keys"
 	figureHooks   = "hooks"
+	figureGroups  = "groups"
+	figureLate    = "late" // collections that are overdue
 )
 
 // ParkedFiguresQuery is one statement about one sink. Each part is a range of an index that ends at
@@ -56,6 +58,10 @@ func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 			sink, string(store.StateDead), store.ParkedLimit),
 		tables.SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), NULL
 			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 {limit} ?) few`, sink, store.ParkedLimit),
+		tables.SQL(`SELECT '`+figureGroups+`', (SELECT count(*) FROM (SELECT 1 FROM {collections} WHERE sink = ? {limit} ?) few), NULL, '', NULL`, sink, store.ParkedLimit),
+		tables.SQL(`SELECT '`+figureLate+`', count(*), NULL, '', max(`+r.Dialect.Elapsed(`due_at`)+`)
+			FROM (SELECT due_at FROM {collections} WHERE sink = ? AND closed = '' AND due_at < (SELECT ?) ORDER BY due_at {limit} ?) few`,
+			sink, r.Dialect.NowPlus(-overdueAfter), store.ParkedLimit),
 		tables.SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', NULL
 			FROM (SELECT `+tables.PresentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at {limit} ?) few WHERE present = ?`,
 			sink, string(store.StateScheduled), store.ParkedLimit, string(store.StateCancelled)),
@@ -67,7 +73,7 @@ func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 			coalesce((SELECT hook_error FROM {parked} WHERE sink = ? AND state = ? AND hook_failures > 0 LIMIT 1), ''), NULL`,
 			sink, string(state), store.ParkedLimit, sink, string(state), sink, string(state)))
 	}
-	return tables.SQL(`SELECT what, n, oldest, hook_error, longest FROM (?) counted {whole parked}`, tables.Join(` UNION ALL `, parts))
+	return tables.SQL(`SELECT what, n, oldest, hook_error, longest FROM (?) counted {whole parked collections}`, tables.Join(` UNION ALL `, parts))
 }
 
 func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedFigures, err error) {
@@ -82,10 +88,13 @@ func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedF
 			return err
 		}
 		switch what {
-		case figureOverdue:
-			f.Overdue, f.LongestDue = n, time.Duration(longest.Int64)*time.Microsecond
+		case figureOverdue, figureLate:
+			f.Overdue += n
+			f.LongestDue = max(f.LongestDue, time.Duration(longest.Int64)*time.Microsecond)
 		case figureKeys:
 			f.DeadKeys = n
+		case figureGroups:
+			f.Collections = n
 		case figureHooks:
 			f.Hooks, f.HookError = n, hookError
 		case string(store.StateCancelled):

@@ -12,6 +12,7 @@ var Groups = []kit.Group{
 	{"Trace", traceFacts},
 	{"Related", relatedFacts},
 	{"Browse", browseFacts},
+	{"Collections", collectionFacts},
 	{"Cancel", cancelFacts},
 	{"Values", valuesFacts},
 }
