@@ -15,7 +15,7 @@ import (
 )
 
 func TestAMemberThatFailsByItselfIsDeadAlone(t *testing.T) {
-	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &collector{}
 		to1 := map[string]forwarder.Sink{"sink": {Sink: s, Collect: byRecipient}}
 		f := o.start(to1, route.Routes{"*": route.To("sink")})
