@@ -44,6 +44,21 @@ func TestExpensiveConditionsAreEvaluatedInTheCall(t *testing.T) {
 	require.ErrorIs(t, results[0].Err, caller.ErrPassesBy)
 }
 
+func TestWhatIsCollectedIsForTheSink(t *testing.T) {
+	t.Parallel()
+	c := caller.Caller{Groups: &caller.Groups{}, Path: pathOf(t, route.Rule{When: `any(payload, any(payload, # == 2))`})}
+	slow := append(append([]byte{'['}, bytes.Repeat([]byte("1,"), 400)...), "1]"...)
+	page := store.Page{Envelopes: make([]notification.Envelope, 40)}
+	for i := range page.Envelopes {
+		page.Envelopes[i] = notification.Envelope{Type: "t", Key: "k", Payload: slow}
+	}
+	page.Envelopes[38].Payload = []byte("[2]")
+	page.Envelopes[39].Payload = []byte("7") // its condition fails
+	passesBy := c.PassesBy(page)
+	require.Equal(t, []bool{true, false, false}, passesBy[37:], "however long it takes")
+	require.Equal(t, []string{"", "k", ""}, c.GroupsOf(page, passesBy)[37:])
+}
+
 // batcher is a batch sink that answers with a function.
 type batcher func(batch []*notification.Delivery) []sinks.Result
 

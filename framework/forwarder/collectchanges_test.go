@@ -1,0 +1,138 @@
+package forwarder_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
+)
+
+func TestAMemberThatFailsByItselfIsDeadAlone(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		to1 := map[string]forwarder.Sink{"sink": {Sink: s, Collect: byRecipient}}
+		f := o.start(to1, route.Routes{"*": route.To("sink")})
+		is, fails, passesBy := to("ann", "1", "is"), to("ann", "2", "fails"), to("ann", "3", "passes by")
+		is.Payload, fails.Payload, passesBy.Payload = []byte(`{"n":{"x":7}}`), []byte(`{"n":"7"}`), []byte(`{"n":{"x":1}}`)
+		o.insert(is, fails, passesBy)
+		f.flush()
+		f.end()
+		f = o.start(to1, route.Routes{"*": {route.Rule{Sink: "sink", When: "payload.n.x > 3"}}})
+		pass(2 * time.Minute)
+		require.Equal(t, []string{"ann: is"}, s.collected())
+		require.Equal(t, []string{"fails dead"}, o.texts(`SELECT id || ' ' || state FROM outbox_parked`))
+		stats := f.Stats()[0]
+		require.Equal(t, []int64{1, 1, 1}, []int64{stats.Delivered, stats.Dead, stats.PassedBy})
+	})
+}
+
+func TestAReplayIsCollected(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient}, manyLanes(2))
+		for i := range 5 {
+			o.insert(to("ann", fmt.Sprint(i%2), fmt.Sprint("a", i)))
+		}
+		f.flush()
+		pass(2 * time.Minute)
+		require.Equal(t, 5, newOperator(o).replay(store.ReplayQuery{}, 1000))
+		f.Wake()
+		pass(5 * time.Minute)
+		require.Equal(t, []string{"ann: a0 a1 a2 a3 a4", "ann: a0 a1 a2 a3 a4"}, s.collected())
+		require.NotEqual(t, s.ids[0], s.ids[1])
+	})
+}
+
+func TestAReplayOfTheNewestDeliversTheFirstOfAKeyAndThenTheNewest(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &script{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: forwarder.Collect{Keep: forwarder.KeepNewest, Wait: 10 * time.Second}})
+		o.append("t", "a", numbered("v", 250)...)
+		f.flush()
+		pass(time.Minute)
+		require.Len(t, s.given(), 1)
+		require.Equal(t, 250, newOperator(o).replay(store.ReplayQuery{}, 1000))
+		f.Wake()
+		pass(5 * time.Minute)
+		v := numbered("v", 250)
+		require.Equal(t, []string{v[0], v[100], v[200], v[249]}, s.given(), "the table is read in parts")
+		require.Empty(t, o.parked())
+	})
+}
+
+func TestWhatWasDueWhileTheSinkWasPausedGoesWithResume(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient}, lookEachSecond)
+		o.insert(to("ann", "1", "a1"))
+		f.flush()
+		p := newOperator(o)
+		p.pause(true)
+		oneLook()
+		o.insert(to("ann", "1", "a2"))
+		pass(time.Hour)
+		require.Empty(t, s.collected())
+		p.pause(false)
+		oneLook()
+		require.Equal(t, []string{"ann: a1"}, s.collected())
+		pass(2 * time.Minute)
+		require.Equal(t, []string{"ann: a2"}, s.collected())
+	})
+}
+
+func TestAnotherNumberOfLanesLeavesCollectionsAsTheyAre(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient}, manyLanes(2))
+		for i := range 6 {
+			o.insert(to(fmt.Sprint("p", i%3), fmt.Sprint(i), fmt.Sprint("a", i)))
+		}
+		f.flush()
+		f.end()
+		o.one(forwarder.Sink{Sink: s, Collect: byRecipient}, manyLanes(5))
+		pass(5 * time.Minute)
+		require.ElementsMatch(t, []string{"p0: a0 a3", "p1: a1 a4", "p2: a2 a5"}, s.collected())
+	})
+}
+
+func TestAnotherRuleAppliesToWhatIsDueLater(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &collector{refuse: func(*sinks.Collection) error { return errors.New("503") }}
+		all := forwarder.Sink{Sink: s, Collect: byRecipient, Retry: forwarder.Retry{Initial: time.Hour}}
+		f := o.one(all)
+		o.insert(to("ann", "1", "a1"), to("ann", "2", "a2"))
+		f.flush()
+		pass(2 * time.Minute)
+		o.insert(to("ann", "1", "a3"), to("ann", "2", "a4"))
+		f.flush()
+		f.end()
+		require.Equal(t, []string{"ann: a1 a2"}, s.collected())
+		newest := all
+		newest.Collect.Keep = forwarder.KeepNewest
+		o.one(newest)
+		pass(4 * time.Hour)
+		require.Equal(t, []string{"a1", "a2", "a4"}, s.given())
+		require.Empty(t, s.collected())
+	})
+}
+
+func TestTheNewestIsTheLastInTheLog(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		for maxWait, given := range map[time.Duration][]string{time.Minute: {"scheduled", "v1"}, time.Hour: {"v1"}} {
+			s := &script{}
+			f := o.one(forwarder.Sink{Sink: s, Collect: forwarder.Collect{Keep: forwarder.KeepNewest, Wait: 10 * time.Second, MaxWait: maxWait}})
+			o.schedule("t", "a", "scheduled", time.Now().Add(5*time.Second))
+			f.publish("t", "a", "v1")
+			pass(time.Minute)
+			require.Equal(t, given, s.given(), "max_wait %s", maxWait)
+			f.end()
+		}
+	})
+}
