@@ -298,9 +298,60 @@ func TestWhatCannotBeCollectedIsRefused(t *testing.T) {
 		"sinks.sink.collect: the sink cannot deliver several":                  {Sink: &script{}, Collect: forwarder.Collect{Wait: time.Minute}},
 		"sinks.sink.collect.by:":                                               {Sink: &collector{}, Collect: forwarder.Collect{By: "metadata.", Wait: time.Minute}},
 		"sinks.sink.collect.keep is \"last\"":                                  {Sink: &collector{}, Collect: forwarder.Collect{Keep: "last", Wait: time.Minute}},
-		"cannot hold back its group":                                           {Sink: &collector{}, OnDead: settings.OnDeadHalt, Collect: forwarder.Collect{Wait: time.Minute}},
+		"not groups of parked notifications":                                   {Sink: &collector{}, OnDead: settings.OnDeadHalt, Collect: forwarder.Collect{Wait: time.Minute}},
 	} {
 		_, err := forwarder.New(forwarder.Config{Fleet: true, Routes: route.Routes{"*": route.To("sink")}, Sinks: map[string]forwarder.Sink{"sink": s}})
 		require.ErrorContains(t, err, want)
 	}
+}
+
+func TestMembersThatAreDeliveredAloneHaveTheirOwnAttempts(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient}, manyLanes(2))
+		for i := range 10 {
+			o.insert(to("ann", fmt.Sprint(i%3), fmt.Sprint("a", i)))
+		}
+		f.flush()
+		f.end()
+		s.answer = either(takes(5*time.Second), failsOnce(errors.New("503"), "a4"))
+		f = o.one(forwarder.Sink{Sink: s, Timeout: 12 * time.Second, Parallelism: forwarder.Parallelism{Threshold: 1}})
+		pass(10 * time.Minute)
+		require.Equal(t, map[string]int{"a0": 1, "a1": 1, "a2": 1, "a3": 1, "a4": 1, "a5": 1, "a6": 1, "a7": 1, "a8": 1, "a9": 1}, s.times())
+		require.Len(t, s.given(), 11)
+		require.Zero(t, s.overlaps)
+		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_parked`))
+		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_collections`))
+		f.end()
+	})
+}
+
+func TestARuleThatIsAddedKeepsTheOrderOfKeys(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		s.answer = failsOnce(errors.New("503"), "v1")
+		retry := forwarder.Retry{Initial: time.Hour}
+		f := o.one(forwarder.Sink{Sink: s, Retry: retry})
+		f.publish("t", "a", "v1", "v2")
+		f.end()
+		f = o.one(forwarder.Sink{Sink: s, Retry: retry, Collect: forwarder.Collect{Wait: time.Minute}})
+		f.publish("t", "a", "v3")
+		pass(3 * time.Hour)
+		require.Equal(t, []string{"v1"}, s.given())
+		require.Equal(t, []string{"a: v1 v2 v3"}, s.collected())
+	})
+}
+
+func TestACollectionOfUnknownTypesWaitsAsLongAsASingleOne(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &collector{refuse: func(*sinks.Collection) error { return sinks.Unknown(errors.New("a newer version")) }}
+		f := o.one(forwarder.Sink{Sink: s, Collect: forwarder.Collect{Wait: 96 * time.Hour, MaxWait: 96 * time.Hour}})
+		f.publish("t", "a", "v1")
+		pass(97 * time.Hour)
+		require.NotEmpty(t, s.collected())
+		require.Equal(t, []string{"sink collecting v1"}, o.parked())
+		pass(80 * time.Hour)
+		require.Equal(t, []string{"sink dead v1"}, o.parked())
+		f.end()
+	})
 }

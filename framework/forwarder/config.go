@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -278,6 +279,9 @@ func (s Sink) WithDefaults() Sink {
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.WithDefaults()
 	s.Breaker = s.Breaker.WithDefaults()
+	if collector, ok := s.Sink.(sinks.Collector); ok && s.Collect.On() && s.Collect.Keep != KeepNewest && s.Collect.Size == 0 {
+		s.Collect.Size = min(settings.DefaultCollectSize, cmp.Or(collector.CollectionSize(), settings.DefaultCollectSize))
+	}
 	s.Collect = s.Collect.WithDefaults()
 	return s
 }
@@ -407,7 +411,7 @@ func (s Sink) checkCollect(p *settings.Problems, at string) {
 	if s.Collect.InMemory() {
 		return
 	}
-	p.Require(s.OnDead != OnDeadHalt, "%s: a collection has several keys, so on_dead: halt cannot hold back its group: use continue", at)
+	p.Require(s.OnDead != OnDeadHalt, "%s: on_dead: halt holds back keys, but not groups of parked notifications: use continue, or keep: newest of keys with a max_wait of at most %s", at, settings.LongestInMemory)
 	if s.Collect.Keep != KeepAll {
 		return
 	}
@@ -418,7 +422,7 @@ func (s Sink) checkCollect(p *settings.Problems, at string) {
 		return
 	}
 	most := collector.CollectionSize()
-	p.Require(most == 0 || s.Collect.Size <= most, "%s.size is %d, but the sink takes at most %d at once: use that, or raise the limit of the sink", at, s.Collect.Size, most)
+	p.Require(most == 0 || s.Collect.Size <= most, "%s.size is %d, but the sink takes at most %d at once: use at most that, or larger batches of the sink", at, s.Collect.Size, most)
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -185,9 +185,6 @@ func (o opener) Open(ctx context.Context) error {
 	if err := dispatch.CheckBatch(a.name, limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if limits.Size > 1 && a.Collect.Keep == KeepAll && limits.Size < a.Collect.Size {
-		return fmt.Errorf("%w: collect.size is %d, but the sink's batches have at most %d: use at most that, or larger batches", ErrConfig, a.Collect.Size, limits.Size)
-	}
 	if limits.Size > 1 {
 		a.dispatcher.UseBatches(batcher, limits)
 	}

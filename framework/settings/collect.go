@@ -38,7 +38,8 @@ type Collect struct {
 	Keep Keep `yaml:"keep" enum:"all,newest"`
 	// How long a collection waits after its last notification. It is required.
 	Wait time.Duration `yaml:"wait" zero:"refused"`
-	// How long a collection waits after its first notification. Default: ten times wait.
+	// How long a collection waits after its first notification. Default: ten times wait; for the newest of a
+	// key at most 2m, unless wait is longer.
 	MaxWait time.Duration `yaml:"max_wait" zero:"refused"`
 	// With how many notifications a collection is due, 1 to 10000. Default 100 with keep: all; with keep:
 	// newest no limit.
@@ -63,7 +64,12 @@ func (c Collect) WithDefaults() Collect {
 		return c
 	}
 	c.Keep = cmp.Or(c.Keep, KeepAll)
-	c.MaxWait = cmp.Or(c.MaxWait, collectWaits*c.Wait)
+	if c.MaxWait == 0 {
+		c.MaxWait = collectWaits * c.Wait
+		if c.Keep == KeepNewest && c.IsByKey() && c.Wait <= LongestInMemory {
+			c.MaxWait = min(c.MaxWait, LongestInMemory)
+		}
+	}
 	if c.Keep == KeepAll {
 		c.Size = cmp.Or(c.Size, DefaultCollectSize)
 	}
@@ -83,13 +89,14 @@ func (c Collect) String() string {
 	return text
 }
 
-// longestInMemory is the longest MaxWait for which collections need not be written to the database.
-const longestInMemory = 10 * time.Minute
+// LongestInMemory is the longest MaxWait with which collections are not written to the database. The cursor
+// waits for them, so it must be well below the time after which a sink counts as late.
+const LongestInMemory = 2 * time.Minute
 
 // InMemory reports whether a collection is not written to the database: a crash reads its members again from
 // the log. That is so if only the newest notification of a key counts, and soon. The cursor waits for it.
 func (c Collect) InMemory() bool {
-	return c.Keep == KeepNewest && c.IsByKey() && c.MaxWait <= longestInMemory
+	return c.Keep == KeepNewest && c.IsByKey() && c.MaxWait <= LongestInMemory
 }
 
 // IsByKey reports whether groups are keys, so that each has all its members in one lane.

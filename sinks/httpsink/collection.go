@@ -23,7 +23,7 @@ import (
 var errNotJSON = errors.New("is not JSON, and so cannot be in the array of a collection; use format: " + FormatEnvelope)
 
 // CollectionSize returns 0: a request can have any number of members.
-func (s *Sink) CollectionSize() int { return 0 }
+func (s *Sink) CollectionSize() int { return s.batch.Size }
 
 // DeliverCollection sends one request with all members, under the id of the collection. Its body is
 //

@@ -23,7 +23,7 @@ type Groups struct {
 	Types *registry.Registry
 	// Newest means that a collection is delivered as its last member.
 	Newest bool
-	// Collector delivers collections as one. If it is nil, their members are delivered one after the other.
+	// Collector delivers collections as one; nil: it is not needed.
 	Collector sinks.Collector
 }
 
@@ -72,8 +72,8 @@ var errNotShaped = errors.New("not delivered with its collection")
 func IsOfMember(err error) bool { return errors.Is(err, errNotShaped) || errors.Is(err, ErrPassesBy) }
 
 // Collect makes one delivery of a collection, and returns a result for each member. Those for which
-// IsOfMember holds were not a part of it; all others have the same result. to is that of Call, for sinks that
-// take no collections.
+// IsOfMember holds were not a part of it; all others have the same result. to is that of Call, for a collection of one
+// member that is delivered like any other.
 func (c *Caller) Collect(ctx context.Context, to Batcher, all sinks.Collection, seen Seen) (given []sinks.Result) {
 	given = make([]sinks.Result, len(all.Members))
 	members := all.Members
@@ -120,17 +120,12 @@ func (c *Caller) handCollection(ctx context.Context, to Batcher, all *sinks.Coll
 	if err := c.Open(ctx); err != nil {
 		return sinks.Result{Err: sinks.Unavailable(err)}
 	}
-	if c.Groups != nil && c.Groups.Collector != nil && !c.Groups.Newest {
-		if seen != nil {
-			all.Members = seen(all.Members)
-		}
-		result.Receipt, result.Err = c.Groups.Collector.DeliverCollection(ctx, all)
-		return result
+	if c.Groups == nil || c.Groups.Collector == nil || c.Groups.Newest {
+		return c.hand(ctx, to, all.Members[:1], nil, seen)[0] // there is one
 	}
-	for i := range all.Members {
-		if result = c.hand(ctx, to, all.Members[i:i+1], nil, seen)[0]; result.Err != nil {
-			return result
-		}
+	if seen != nil {
+		all.Members = seen(all.Members)
 	}
+	result.Receipt, result.Err = c.Groups.Collector.DeliverCollection(ctx, all)
 	return result
 }

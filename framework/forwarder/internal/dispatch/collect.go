@@ -33,6 +33,8 @@ func (l *Lane) collect(it *item, group string) {
 		l.enqueue(it)
 	case l.dispatcher.collect.InMemory():
 		l.gather.add(l, it)
+	case it.Key != "" && l.keys.Holds(it.Key): // behind what was parked for itself, before there was a rule
+		l.enqueue(it)
 	default:
 		l.parkMember(it, group, false)
 	}
@@ -230,6 +232,8 @@ type unit struct {
 	ref     store.CollectionRef
 	members []store.Parked // in log order
 	results []sinks.Result // of the last call
+	// released is when its members became single deliveries, since the sink does not collect like this any more.
+	released time.Time
 }
 
 // ResumeCollection gives a closed collection its turn. It returns false if one of its group is still worked
@@ -252,6 +256,11 @@ func (l *Lane) ResumeCollection(members []store.Parked) (taken bool) {
 	}
 	it.destination = d.caller.Destination(&notification.Delivery{Envelope: &members[0].Envelope, Sink: d.name})
 	l.busy.addUnit(u)
+	if c := d.caller.Groups; len(members) > 1 && (c == nil || c.Newest || c.Collector == nil) {
+		u.released = time.Now()
+		l.end(it, Settlement{})
+		return true
+	}
 	if made, remembered := l.remembered(it); remembered {
 		u.results = make([]sinks.Result, len(members))
 		l.end(it, made)
@@ -338,6 +347,10 @@ func (s *Settlement) Members() []Settlement {
 			err = u.results[i].Err
 		}
 		switch {
+		case !u.released.IsZero():
+			p := it.parked(store.StateRetrying)
+			p.DueAt = u.released // as for all, so that they keep their order
+			one.Parked = &p
 		case again || !caller.IsOfMember(err):
 			if s.Parked != nil {
 				p := *s.Parked

@@ -173,7 +173,7 @@ func (d *Dispatcher) unknown(f *failure) {
 	}
 	var age time.Duration
 	if !f.firstParked.IsZero() {
-		age = f.now.Sub(f.firstParked)
+		age = f.now.Sub(f.dueFirst())
 	}
 	if age > settings.UnknownAge {
 		f.err = fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, settings.UnknownAge, f.err)
@@ -182,6 +182,18 @@ func (d *Dispatcher) unknown(f *failure) {
 	}
 	f.Attempt--
 	d.tryAgain(f, d.settings.Retry.PauseUnknown(age))
+}
+
+// dueFirst returns about when a parked item was first due.
+func (it *item) dueFirst() time.Time {
+	first := it.firstParked
+	if it.DeliverAt.After(first) {
+		first = it.DeliverAt
+	}
+	if it.unit != nil {
+		first = first.Add(it.lane.dispatcher.collect.MaxWait)
+	}
+	return first
 }
 
 // dead ends the turn of an item that gets no further attempt.
