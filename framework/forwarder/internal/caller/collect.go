@@ -72,8 +72,8 @@ var errNotShaped = errors.New("not delivered with its collection")
 func IsOfMember(err error) bool { return errors.Is(err, errNotShaped) || errors.Is(err, ErrPassesBy) }
 
 // Collect makes one delivery of a collection, and returns a result for each member. Those for which
-// IsOfMember holds were not a part of it; all others have the same result. to is that of Call, for a collection of one
-// member that is delivered like any other.
+// IsOfMember holds were not a part of it; all others have the same result. to is that of Call, for a collection of which
+// the last member is delivered like any other.
 func (c *Caller) Collect(ctx context.Context, to Batcher, all sinks.Collection, seen Seen) (given []sinks.Result) {
 	given = make([]sinks.Result, len(all.Members))
 	members := all.Members
@@ -121,7 +121,7 @@ func (c *Caller) handCollection(ctx context.Context, to Batcher, all *sinks.Coll
 		return sinks.Result{Err: sinks.Unavailable(err)}
 	}
 	if c.Groups == nil || c.Groups.Collector == nil || c.Groups.Newest {
-		return c.hand(ctx, to, all.Members[:1], nil, seen)[0] // there is one
+		return c.hand(ctx, to, all.Members[len(all.Members)-1:], nil, seen)[0]
 	}
 	if seen != nil {
 		all.Members = seen(all.Members)

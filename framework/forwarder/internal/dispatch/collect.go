@@ -234,6 +234,7 @@ type unit struct {
 	results []sinks.Result // of the last call
 	// released is when its members became single deliveries, since the sink does not collect like this any more.
 	released time.Time
+	newest   bool // the last member is delivered instead of the others
 }
 
 // ResumeCollection gives a closed collection its turn. It returns false if one of its group is still worked
@@ -256,7 +257,9 @@ func (l *Lane) ResumeCollection(members []store.Parked) (taken bool) {
 	}
 	it.destination = d.caller.Destination(&notification.Delivery{Envelope: &members[0].Envelope, Sink: d.name})
 	l.busy.addUnit(u)
-	if c := d.caller.Groups; len(members) > 1 && (c == nil || c.Newest || c.Collector == nil) {
+	c := d.caller.Groups
+	u.newest = c != nil && c.Newest // others were closed under another rule
+	if len(members) > 1 && !u.newest && (c == nil || c.Collector == nil) {
 		u.released = time.Now()
 		l.end(it, Settlement{})
 		return true
@@ -351,6 +354,8 @@ func (s *Settlement) Members() []Settlement {
 			p := it.parked(store.StateRetrying)
 			p.DueAt = u.released // as for all, so that they keep their order
 			one.Parked = &p
+		case u.newest && s.Delivered && i < len(u.members)-1:
+			one.Delivered, one.HeldBack, one.Superseded = false, false, u.members[len(u.members)-1].Envelope.ID
 		case again || !caller.IsOfMember(err):
 			if s.Parked != nil {
 				p := *s.Parked
