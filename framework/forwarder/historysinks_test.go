@@ -197,7 +197,7 @@ func (s *collectorTap) DeliverCollection(ctx context.Context, c *sinks.Collectio
 		ids = append(ids, m.ID)
 		r := w.byID[m.ID]
 		if groupOf(s.name, m.Envelope) != c.Group || r == nil || r.place <= last {
-			w.problems = append(w.problems, fmt.Sprintf("%.20s is in a collection of %s of which it is no member, or behind a later one", m.ID, c.Group))
+			w.problems = append(w.problems, fmt.Sprintf("%.20s is in a collection of %s that does not have it, or behind a later one", m.ID, c.Group))
 			continue
 		}
 		last = r.place

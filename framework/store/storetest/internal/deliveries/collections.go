@@ -34,7 +34,7 @@ var collectionFacts = []kit.Fact{
 	{"a member that is read from the log again stays as it is", memberReadAgain},
 	{"a delivery that was scheduled can become a member", scheduledMember},
 	{"dead members keep their number, and come back together under it", deadCollection},
-	{"requeueing an open collection changes nothing, and a closed one is tried at once", requeuedCollection},
+	{"a requeue of an open collection changes nothing, and a closed one is tried at once", requeuedCollection},
 	{"a collection goes on without discarded members, and ends with the last", discardedMembers},
 	{"an open collection goes on without discarded members", discardedOpenMembers},
 	{"a forgotten sink has no collections", forgottenCollections},
