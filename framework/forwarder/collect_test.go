@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -297,6 +298,8 @@ func TestWhatCannotBeCollectedIsRefused(t *testing.T) {
 		"sinks.sink.collect.size is 50, but the sink takes at most 20 at once": {Sink: &collector{limit: 20}, Collect: forwarder.Collect{Wait: time.Minute, Size: 50}},
 		"sinks.sink.collect: the sink cannot deliver several":                  {Sink: &script{}, Collect: forwarder.Collect{Wait: time.Minute}},
 		"sinks.sink.collect.by:":                                               {Sink: &collector{}, Collect: forwarder.Collect{By: "metadata.", Wait: time.Minute}},
+		"in transactions of its lanes":                                         {Sink: newBank(), Collect: forwarder.Collect{Keep: forwarder.KeepNewest, Wait: time.Minute}},
+		"middleware is for single notifications":                               {Sink: &collector{}, Middleware: []message.HandlerMiddleware{nil}, Collect: forwarder.Collect{Wait: time.Minute}},
 		"sinks.sink.collect.keep is \"last\"":                                  {Sink: &collector{}, Collect: forwarder.Collect{Keep: "last", Wait: time.Minute}},
 		"not groups of parked notifications":                                   {Sink: &collector{}, OnDead: settings.OnDeadHalt, Collect: forwarder.Collect{Wait: time.Minute}},
 	} {

@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,5 +135,64 @@ func TestTheNewestIsTheLastInTheLog(t *testing.T) {
 			require.Equal(t, given, s.given(), "max_wait %s", maxWait)
 			f.end()
 		}
+	})
+}
+
+func TestACancelledMemberIsNotCollected(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		intoTheFuture()
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient})
+		in, at := to("ann", "1", "in"), to("ann", "1", "cancelled")
+		at.DeliverAt = time.Now().Add(30 * time.Second)
+		o.insert(in, at)
+		f.flush()
+		require.Equal(t, 1, o.cancel("", "cancelled"))
+		require.Zero(t, o.cancel("", "in"), "a member has no time before which it can be cancelled")
+		pass(10 * time.Minute)
+		require.Equal(t, []string{"ann: in"}, s.collected())
+		require.Empty(t, o.parked())
+	})
+}
+
+func TestHooksGetEachMember(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		s.refuse = func(c *sinks.Collection) error {
+			if c.Group == "bob" {
+				return sinks.Permanent(errors.New("400"))
+			}
+			return nil
+		}
+		failing := true
+		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient, Hooks: noted(o, func(hook string) error {
+			if failing && hook == "delivered" {
+				return errors.New("no such table")
+			}
+			return nil
+		})})
+		o.insert(to("ann", "1", "a1"), to("ann", "2", "a2"), to("bob", "1", "b1"), to("bob", "2", "b2"))
+		f.flush()
+		pass(2 * time.Minute)
+		require.Equal(t, []string{"ann: a1 a2", "bob: b1 b2"}, slices.Sorted(slices.Values(s.collected())))
+		require.Equal(t, []string{"sink settling a1", "sink settling a2", "sink dead b1", "sink dead b2"}, o.parked())
+		failing = false
+		pass(10 * time.Minute)
+		require.Equal(t, []string{"dead b1 dead permanent: 400", "dead b2 dead permanent: 400", "delivered a1", "delivered a2"}, slices.Sorted(slices.Values(o.noted())))
+		require.Equal(t, []string{"sink dead b1", "sink dead b2"}, o.parked())
+		require.Empty(t, s.collected(), "it was delivered")
+		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_collections`))
+	})
+}
+
+func TestMembersOutliveTheirRowsOfTheLog(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: forwarder.Collect{By: "metadata.recipient", Wait: 2 * time.Hour}})
+		o.insert(to("ann", "1", "a1"), to("ann", "2", "a2"))
+		f.flush()
+		o.exec(`DELETE FROM outbox`)
+		pass(3 * time.Hour)
+		require.Equal(t, []string{"ann: a1 a2"}, s.collected())
 	})
 }
