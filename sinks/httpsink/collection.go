@@ -22,7 +22,8 @@ import (
 // errNotJSON is the error of a collection in the format json with a payload that no array can have.
 var errNotJSON = errors.New("is not JSON, and so cannot be in the array of a collection; use format: " + FormatEnvelope)
 
-// CollectionSize returns 0: a request can have any number of members.
+// CollectionSize returns how many events a batch can have, because the destination may accept no more; 0 without
+// batches.
 func (s *Sink) CollectionSize() int { return s.batch.Size }
 
 // DeliverCollection sends one request with all members, under the id of the collection. Its body is

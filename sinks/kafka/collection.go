@@ -16,7 +16,7 @@ import (
 
 // CollectionSize returns 0: a collection can have any number of members. With [CollectionArray] they
 // must fit into a record.
-func (s *Sink) CollectionSize() int { return s.limits.Size }
+func (s *Sink) CollectionSize() int { return 0 }
 
 // DeliverCollection writes all members to one topic, as Config.Collection says. If the template of the
 // topic does not give the same one for all, the collection is invalid, with a [*sinks.DifferError].
