@@ -22,7 +22,7 @@ var collectionFacts = []kit.Fact{
 	{"a collection is due a while after its last member, and no later than that after its first", collectionDue},
 	{"a collection is due at once when it has its size", collectionFull},
 	{"a closed collection has its members in log order, under one number, and its first member is due", collectionClosed},
-	{"what is beyond the size is the next collection, which is due at once", collectionLeftovers},
+	{"what is beyond the size opens the next collection, and is due at once if it fills that", collectionLeftovers},
 	{"a closed collection holds back the next one of its group, and no other group", collectionHolds},
 	{"an ended collection leaves nothing, unless members have come meanwhile", collectionEnded},
 	{"an end applies to the collection with its number only", collectionEndedOnce},
@@ -226,14 +226,22 @@ func collectionLeftovers(t *testing.T, o *kit.Outbox) {
 	deliver(t, o, lease, three)
 	require.Empty(t, groupsLeft(t, o))
 
-	// Due at once also if members come that would wait.
-	due := store.CollectTerms{Wait: time.Nanosecond, MaxWait: 10 * time.Hour}
-	collect(t, o, lease, due, members("b", 7, 8)...)
-	require.Equal(t, 1, closeAll(t, o, lease, func(q *store.CloseQuery) { q.Now, q.Size = time.Now().Add(time.Second), 1 }).Collections)
-	collect(t, o, lease, hourly, member(9, "b"))
-	deliver(t, o, lease, numberOf(t, o, "b"))
-	require.Equal(t, 1, closeAll(t, o, lease, func(q *store.CloseQuery) { q.Now = time.Now().Add(2 * time.Second) }).Collections)
-	require.Equal(t, []int64{8, 9}, membersOf(t, o, numberOf(t, o, "b")))
+	// What fills another one is due at once, and what does not opens one.
+	terms := hourly
+	terms.Size = 2
+	collect(t, o, lease, terms, members("b", 7, 8, 9, 10, 11)...)
+	soon := func(q *store.CloseQuery) { q.Now, q.CollectTerms = time.Now().Add(time.Second), terms }
+	for _, full := range [][]int64{{7, 8}, {9, 10}} {
+		require.Equal(t, 1, closeAll(t, o, lease, soon).Collections)
+		require.Equal(t, full, membersOf(t, o, numberOf(t, o, "b")))
+		deliver(t, o, lease, numberOf(t, o, "b"))
+	}
+	closed := closeAll(t, o, lease, soon)
+	require.Zero(t, closed.Collections)
+	require.WithinDuration(t, time.Now().Add(time.Hour), closed.Next, time.Minute)
+	collect(t, o, lease, terms, member(12, "b"))
+	require.Equal(t, 1, closeAll(t, o, lease, soon).Collections)
+	require.Equal(t, []int64{11, 12}, membersOf(t, o, numberOf(t, o, "b")))
 }
 
 func collectionHolds(t *testing.T, o *kit.Outbox) {
