@@ -149,7 +149,7 @@ func TestBulkActionsRefuseInvalidArguments(t *testing.T) {
 			"parked requeue --yes --all --key k":          {exitUsage, "leave one of them out"},
 			"parked requeue --yes --sink mial":            {exitFailed, `unknown sink "mial": the outbox knows _unrouted, partner`},
 			"parked requeue --yes --state blocked":        {exitUsage, "blocked deliveries cannot be requeued"},
-			"parked requeue --yes --state ded":            {exitUsage, `unknown state "ded": use retrying, scheduled, blocked, quiet, dead, settling or cancelled`},
+			"parked requeue --yes --state ded":            {exitUsage, `unknown state "ded": use retrying, scheduled, blocked, quiet, dead, settling, collecting or cancelled`},
 			"parked requeue --yes --sink _unrouted":       {exitUsage, "add a route, and reroute it"},
 			"parked list --older-than 3x":                 {exitUsage, "use a duration like 90m, 12h or 7d"},
 			"parked list --older-than 2h --newer-than 1h": {exitUsage, "nothing is older than 2h0m0s and newer than 1h0m0s"},

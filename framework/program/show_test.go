@@ -67,6 +67,7 @@ sinks:
       timeout: 10s
       max_message_bytes: 1048576
       format: json
+      collection: records
     parallelism:
       threshold: 16
       above: bounded
