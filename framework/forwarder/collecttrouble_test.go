@@ -12,6 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestTheHookForAMemberThatIsDeadByItselfIsCalledAgain(t *testing.T) {
@@ -46,5 +48,46 @@ func TestTheHookForAMemberThatIsDeadByItselfIsCalledAgain(t *testing.T) {
 			require.Equal(t, []string{ids + " fails"}, dead)
 			f.end()
 		}
+	})
+}
+
+func TestTheNextCollectionOfAKeyIsDeliveredWhenAPersonDiscardsTheOneBefore(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &collector{refuse: func(c *sinks.Collection) error {
+			if c.Members[0].ID == "v1" {
+				return errors.New("503")
+			}
+			return nil
+		}}
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: 100 * time.Hour, Max: 100 * time.Hour}, Collect: forwarder.Collect{Wait: time.Minute}})
+		f.publish("t", "a", "v1")
+		pass(2 * time.Minute)
+		f.publish("t", "a", "v2")
+		pass(2 * time.Minute)
+		require.Equal(t, []string{"a: v1"}, s.collected())
+		p := newOperator(o)
+		_, err := p.Discard(t.Context(), store.ParkedBatch{Action: p.begin(), Filter: store.ParkedFilter{Sink: "sink", ID: "v1"}, Limit: 1000})
+		require.NoError(t, err)
+		pass(time.Hour)
+		require.Equal(t, []string{"a: v2"}, s.collected())
+	})
+}
+
+func TestMembersOfAForwarderThatStillHasTheRuleAreDelivered(t *testing.T) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s}, manyLanes(2), leased(15*time.Second), func(c *forwarder.Config) { c.Name = "new" })
+		pass(10 * time.Minute)
+		old := o.one(forwarder.Sink{Sink: s, Collect: byRecipient}, manyLanes(2), leased(15*time.Second), func(c *forwarder.Config) { c.Name = "old" })
+		pass(10 * time.Minute)
+		for i := range 20 {
+			o.insert(to(string(rune('a'+i)), string(rune('a'+i)), string(rune('a'+i))))
+		}
+		f.Wake()
+		old.Wake()
+		pass(10 * time.Second)
+		old.end()
+		pass(2 * time.Hour)
+		require.Empty(t, o.parked())
 	})
 }
