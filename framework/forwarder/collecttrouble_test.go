@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
@@ -88,6 +90,25 @@ func TestMembersOfAForwarderThatStillHasTheRuleAreDelivered(t *testing.T) {
 		pass(10 * time.Second)
 		old.end()
 		pass(2 * time.Hour)
+		require.Empty(t, o.parked())
+	})
+}
+
+func TestWhatIsNoLongerForTheSinkSupersedesNothing(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: failsOnce(errors.New("503"), "v1")}
+		to1 := map[string]forwarder.Sink{"sink": {Sink: s, Retry: forwarder.Retry{Initial: 10 * time.Minute}, Collect: forwarder.Collect{Keep: forwarder.KeepNewest, Wait: time.Second}}}
+		f := o.start(to1, route.Routes{"*": route.To("sink")})
+		for i, payload := range []string{`{"n": 7}`, `{"n": 7}`, `{"n": 1}`} {
+			o.insert(notification.Envelope{ID: fmt.Sprint("v", i+1), Type: "t", Key: "a", Payload: []byte(payload)})
+			f.flush()
+			pass(5 * time.Second)
+		}
+		f.end()
+		require.Equal(t, []string{"v1 retrying", "v2 blocked", "v3 blocked"}, o.texts(`SELECT id || ' ' || state FROM outbox_parked ORDER BY id`))
+		o.start(to1, route.Routes{"*": {route.Rule{Sink: "sink", When: "payload.n > 3"}}})
+		pass(time.Hour)
+		require.Equal(t, []string{"v1", "v1", "v2"}, s.given())
 		require.Empty(t, o.parked())
 	})
 }
