@@ -30,11 +30,11 @@ type Groups struct {
 // maxGroup is the length of the longest name of a group, in bytes.
 const maxGroup = 1024
 
-// Group returns the group of a delivery that is for the sink; "" if it goes alone: it has none, or the sink's
-// expressions fail for it.
+// Group returns the group of a delivery; "" if it goes alone: it has none, the sink's expressions fail for it, or
+// it is not for the sink.
 func (c *Caller) Group(e *notification.Envelope) string {
 	if !c.Path.Plain() {
-		if _, err := c.Path.Admits(context.Background(), e); err != nil {
+		if admitted, err := c.Path.Admits(context.Background(), e); err != nil || !admitted {
 			return ""
 		}
 	}

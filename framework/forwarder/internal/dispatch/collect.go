@@ -367,6 +367,9 @@ func (s *Settlement) Members() []Settlement {
 		default: // its own expression has failed
 			p := it.parked(store.StateDead)
 			p.Group, p.Collection, p.LastError = u.ref.Group, u.ref.Number, store.CutText(err.Error(), maxErrorText)
+			if s.HeldBack {
+				p.DueAt, p.HookError, p.HookFailures = s.Parked.DueAt, s.Parked.HookError, s.Parked.HookFailures
+			}
 			one.Delivered, one.Parked, one.Dead = false, &p, deadReason(err)
 		}
 		all = append(all, one)

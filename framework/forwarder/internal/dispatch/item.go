@@ -103,9 +103,13 @@ type Settlement struct {
 // with the next attempt.
 func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
 	it := s.item
-	if s.Delivered {
+	switch {
+	case s.Delivered:
 		p := it.parked(store.StateSettling)
 		s.Parked, p.Receipt = &p, s.Receipt
+	case s.Parked == nil: // a collection of which only single members are parked
+		p := it.parked(store.StateDead)
+		s.Parked = &p
 	}
 	s.HeldBack = true
 	s.Parked.HookError = store.CutText(hook.Error(), maxErrorText)

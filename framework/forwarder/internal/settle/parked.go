@@ -229,7 +229,8 @@ func (c *Checkpointer) compare(ctx context.Context) error {
 	c.ask.add(c.Lane.ResumeHeld(held, last)...)
 	if last {
 		c.comparison = comparison{ended: time.Now(), running: c.comparison.again}
-		c.dueAt(time.Now()) // a person may have added deliveries
+		c.dueAt(time.Now())   // a person may have added deliveries
+		c.closeBy(time.Now()) // or freed a group, and forwarders that still have another rule may add to one
 		return nil
 	}
 	c.comparison.after = held[len(held)-1].Key
