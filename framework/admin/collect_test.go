@@ -19,15 +19,17 @@ func member(offset int64, id, group, collection string) store.Parked {
 }
 
 // collections has an open collection of cart-17, one of cart-18 that is tried again, one of cart-19 in
-// delivery, and a dead one of cart-20.
+// delivery, a dead one of cart-20, and one of cart-21 that waits for the hours of the sink.
 func (o *outbox) collections(t *testing.T) {
 	t.Helper()
 	first, second := member(4, "failed-1", "cart-18", "n1"), member(5, "failed-2", "cart-18", "n1")
 	first.DueAt, first.Attempt, first.LastError = time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC), 2, "503"
 	sent, dead := member(6, "sent", "cart-19", "n2"), delivery(7, "dead", "", store.StateDead)
+	quiet := member(9, "quiet", "cart-21", "n4")
+	quiet.DueAt = time.Date(2100, 1, 2, 8, 0, 0, 0, time.UTC)
 	sent.DueAt, dead.Group, dead.Collection, dead.LastError = noon, "cart-20", "n3", "no such person"
 	o.settle(t, "mail", func(c *store.Checkpoint) {
-		c.Park = []store.Parked{first, second, sent, dead}
+		c.Park = []store.Parked{first, second, sent, dead, quiet}
 		c.Collect = []store.Parked{member(1, "open-1", "cart-17", ""), member(2, "open-2", "cart-17", ""), member(3, "open-3", "cart-17", "")}
 		c.CollectTerms = store.CollectTerms{Wait: 24 * time.Hour, MaxWait: 48 * time.Hour}
 		c.Receipts = []store.Receipt{{Offset: 8, ID: "older", Receipt: notification.SupersededBy("newer"), DeliveredAt: noon}}
@@ -44,6 +46,7 @@ func TestWhyReportsMembersOfCollections(t *testing.T) {
 			"open-2":   {admin.Collecting, `^waits in collection cart-17 with 2 others, due at \S+ \S+$`},
 			"failed-2": {admin.Retrying, `^in collection cart-18 with 1 other: retrying at 2100-01-02 03:04:05Z, after attempt 2 of 5: 503$`},
 			"sent":     {admin.Collecting, `^in collection cart-19 with no others, which is being delivered$`},
+			"quiet":    {admin.Collecting, `^in collection cart-21 with no others: outside of the hours of the sink, which begin at 2100-01-02 08:00:00Z$`},
 			"dead":     {admin.Dead, `^dead since .*: no such person$`},
 			"older":    {admin.Superseded, `^superseded by newer at 2026-01-02 12:00:00Z$`},
 		} {

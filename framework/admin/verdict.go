@@ -256,9 +256,13 @@ func (w *inquiry) collected(ctx context.Context, v *Verdict, p *store.ParkedDeli
 	v.Text = in + ", which is being delivered"
 	firsts, err := w.admin.store.FindParked(ctx, store.ParkedFilter{Sink: p.Sink, Group: p.Group, States: []store.State{store.StateCollecting}, Firsts: true}, store.ParkedPlace{}, 10)
 	for i := range firsts {
-		if first := &firsts[i]; first.Collection == p.Collection && first.LastError != "" {
+		switch first := &firsts[i]; {
+		case first.Collection != p.Collection:
+		case first.LastError != "":
 			v.Where, v.Attempt, v.LastError = Retrying, first.Attempt, first.LastError
 			v.Text = in + ": " + w.retrying(v, first)
+		case first.DueAt.After(w.now):
+			v.Text = in + ": outside of the hours of the sink, which begin at " + timeText(first.DueAt)
 		}
 	}
 	return err

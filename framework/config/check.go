@@ -190,8 +190,11 @@ func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 	}
 }
 
-// unopened and unbuilt are placeholders; the forwarder does not use them before it runs.
+// unopened and unbuilt are placeholders; the forwarder does not use them before it runs. What stands in for a
+// sink takes collections of any size, since it is not known what the sink takes.
 type (
 	unopened struct{ webhooks.Store }
-	unbuilt  struct{ sinks.Sink }
+	unbuilt  struct{ sinks.Collector }
 )
+
+func (unbuilt) CollectionSize() int { return 0 }

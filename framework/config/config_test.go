@@ -388,6 +388,8 @@ routes: {"*": [a]}
 
 	_, err = config.Load(config.Source{File: write(t, strings.Replace(text, "255", "256", 1)), Environ: environ}, config.Options{Kinds: set})
 	require.ErrorContains(t, err, `:14: sinks.a.with.small is "256": write a whole number from 0 to 255`)
+	_, err = config.Load(config.Source{File: write(t, strings.Replace(text, "255", "25.5", 1)), Environ: environ}, config.Options{Kinds: set})
+	require.ErrorContains(t, err, `:14: sinks.a.with.small is "25.5": write a whole number from 0 to 255`)
 }
 
 func TestTypesAndHandlersOfTheProgramAreCheckedWithTheirLines(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -150,8 +151,10 @@ func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
 		if !d.given(at) || d.wrong[at] || d.skips(at) {
 			continue
 		}
-		if f.Tag.Get("zero") == "refused" && f.Value.IsZero() {
+		if zero := f.Tag.Get("zero"); zero == "refused" && f.Value.IsZero() {
 			d.mistake(at, "%s is 0: leave it out to use its default", at)
+		} else if zero == "required" && f.Value.IsZero() {
+			d.mistake(at, "%s is 0: use more than 0", at)
 		}
 		if choices := f.Choices(); len(choices) > 0 && !slices.Contains(choices, f.Value.String()) {
 			d.mistake(at, "%s is %q: use %s", at, f.Value.String(), oneOf(choices))
@@ -349,6 +352,10 @@ func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 		}
 		err = node.Decode(v.Addr().Interface())
 		wanted = wantedOf(v)
+		var number float64
+		if err == nil && (v.CanInt() || v.CanUint()) && node.Decode(&number) == nil && number != math.Trunc(number) {
+			err = strconv.ErrSyntax // Decode makes 1 of 1.5
+		}
 	}
 	if err != nil {
 		d.mistake(path, "%s is %q: write %s", path, d.masked(path, shown), wanted)

@@ -294,7 +294,8 @@ func TestWhatCannotBeCollectedIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]forwarder.Sink{
 		"sinks.sink.collect.wait is missing":                                   {Sink: &collector{}, Collect: forwarder.Collect{By: "key"}},
-		"sinks.sink.collect.max_wait is 1s, less than wait 1m0s":               {Sink: &collector{}, Collect: forwarder.Collect{Wait: time.Minute, MaxWait: time.Second}},
+		"sinks.sink.collect.wait is -1s: use more than 0":                      {Sink: &collector{}, Collect: forwarder.Collect{Wait: -time.Second}},
+		"sinks.sink.collect.max_wait is 1s, less than wait 1m: ":               {Sink: &collector{}, Collect: forwarder.Collect{Wait: time.Minute, MaxWait: time.Second}},
 		"sinks.sink.collect.size is 50, but the sink takes at most 20 at once": {Sink: &collector{limit: 20}, Collect: forwarder.Collect{Wait: time.Minute, Size: 50}},
 		"sinks.sink.collect: the sink cannot deliver several":                  {Sink: &script{}, Collect: forwarder.Collect{Wait: time.Minute}},
 		"sinks.sink.collect.by:":                                               {Sink: &collector{}, Collect: forwarder.Collect{By: "metadata.", Wait: time.Minute}},

@@ -16,11 +16,19 @@ import (
 // addition, a || b is the text b if a is empty or missing. It is immutable and safe for concurrent use.
 type Text struct{ text *expression }
 
-// CompileText compiles an expression. It fails with ErrExpression.
+// CompileText compiles an expression. It fails with ErrExpression, also if the value can only be a list or a map.
 func CompileText(text string) (*Text, error) {
 	e, err := compile(text, expr.Patch(orElse{}))
 	if err != nil {
 		return nil, err
+	}
+	if t := e.program.Node().Type(); t != nil {
+		switch t.Kind() {
+		case reflect.Slice, reflect.Array:
+			return nil, fmt.Errorf("%w: %q: its value is a list, not a text", ErrExpression, text)
+		case reflect.Map:
+			return nil, fmt.Errorf("%w: %q: its value is a map, not a text", ErrExpression, text)
+		}
 	}
 	return &Text{e}, nil
 }

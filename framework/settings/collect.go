@@ -3,6 +3,7 @@ package settings
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/duration"
@@ -37,7 +38,7 @@ type Collect struct {
 	// What is delivered: all notifications as one delivery, or the newest alone. Default all.
 	Keep Keep `yaml:"keep" enum:"all,newest"`
 	// How long a collection waits after its last notification. It is required.
-	Wait time.Duration `yaml:"wait" zero:"refused"`
+	Wait time.Duration `yaml:"wait" zero:"required"`
 	// How long a collection waits after its first notification. Default: ten times wait; for the newest of a
 	// key at most 2m, unless wait is longer.
 	MaxWait time.Duration `yaml:"max_wait" zero:"refused"`
@@ -65,7 +66,7 @@ func (c Collect) WithDefaults() Collect {
 	}
 	c.Keep = cmp.Or(c.Keep, KeepAll)
 	if c.MaxWait == 0 {
-		c.MaxWait = collectWaits * c.Wait
+		c.MaxWait = collectWaits * min(c.Wait, math.MaxInt64/collectWaits)
 		if c.Keep == KeepNewest && c.IsByKey() && c.Wait <= LongestInMemory {
 			c.MaxWait = min(c.MaxWait, LongestInMemory)
 		}
@@ -118,8 +119,9 @@ func (c Collect) validate(p *Problems, at string) {
 		return
 	}
 	p.Require(c.Keep == KeepAll || c.Keep == KeepNewest, "%s.keep is %q: use %s or %s", at, c.Keep, KeepAll, KeepNewest)
-	p.Require(c.Wait > 0, "%s.wait is missing: say how long a collection waits after its last notification, such as 10m", at)
-	p.Require(c.MaxWait >= c.Wait, "%s.max_wait is %s, less than wait %s: a collection would never wait that long", at, c.MaxWait, c.Wait)
+	p.Require(c.Wait != 0, "%s.wait is missing: say how long a collection waits after its last notification, such as 10m", at)
+	p.Require(c.Wait >= 0, "%s.wait is %s: use more than 0", at, duration.Text(c.Wait))
+	p.Require(c.MaxWait >= c.Wait || c.Wait < 0, "%s.max_wait is %s, less than wait %s: a collection would never wait that long", at, duration.Text(c.MaxWait), duration.Text(c.Wait))
 	p.Require(c.Size >= 0 && c.Size <= MaxCollectSize, "%s.size is %d: use 1 to %d", at, c.Size, MaxCollectSize)
 	if _, err := c.Group(); err != nil {
 		p.Add(fmt.Errorf("%s.by: %w", at, err))

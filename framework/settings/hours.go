@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/waybill-go/waybill/framework/internal/zones"
 	"github.com/waybill-go/waybill/framework/route"
@@ -121,7 +122,10 @@ func (h Hours) timetable(p *Problems, at string) *Timetable {
 	var unknown, err error
 	if t.Zone, unknown = zones.Load(h.Zone); unknown != nil {
 		if t.ZoneOf, err = route.CompileText(h.Zone); err != nil {
-			p.Add(fmt.Errorf(`%s.zone is neither the name of a zone, such as Europe/Berlin, nor an expression, such as metadata.zone || "Europe/Berlin": %w: %w`, at, unknown, err))
+			if isLikeZone(h.Zone) {
+				err = unknown // the text was meant to be a name
+			}
+			p.Add(fmt.Errorf(`%s.zone is neither the name of a zone, such as Europe/Berlin, nor an expression, such as metadata.zone || "Europe/Berlin": %w`, at, err))
 		}
 	}
 	if h.Unless != "" {
@@ -132,9 +136,23 @@ func (h Hours) timetable(p *Problems, at string) *Timetable {
 	return t
 }
 
+// isLikeZone reports whether a text has only what names of zones are made of.
+func isLikeZone(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/_+-:", r)
+	})
+}
+
 func timeOfDay(p *Problems, at, text string) (since time.Duration, ok bool) {
 	t, err := time.Parse("15:04", text)
-	p.Require(err == nil, "%s is %q: use a time of day such as 08:00", at, text)
+	switch {
+	case text == "":
+		p.Require(false, "%s is missing: write a time of day, such as 08:00", at)
+	case text == "24:00":
+		p.Require(false, "%s is %q: use 00:00 for midnight", at, text)
+	default:
+		p.Require(err == nil, "%s is %q: use a time of day, such as 08:00", at, text)
+	}
 	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, err == nil
 }
 

@@ -109,17 +109,20 @@ func TestHoursThatCannotBeMeantAreRefused(t *testing.T) {
 		change func(h *settings.Hours)
 		want   string
 	}{
-		"no beginning":         {func(h *settings.Hours) { h.From = "" }, `sinks.a.hours.from is "": use a time of day such as 08:00`},
-		"no end":               {func(h *settings.Hours) { h.To = "" }, `sinks.a.hours.to is "": use a time of day such as 08:00`},
-		"a wrong time":         {func(h *settings.Hours) { h.To = "24:00" }, `sinks.a.hours.to is "24:00": use a time of day such as 08:00`},
+		"no beginning":         {func(h *settings.Hours) { h.From = "" }, `sinks.a.hours.from is missing: write a time of day, such as 08:00`},
+		"no end":               {func(h *settings.Hours) { h.To = "" }, `sinks.a.hours.to is missing: write a time of day, such as 08:00`},
+		"a wrong time":         {func(h *settings.Hours) { h.To = "8pm" }, `sinks.a.hours.to is "8pm": use a time of day, such as 08:00`},
+		"the end of a day":     {func(h *settings.Hours) { h.To = "24:00" }, `sinks.a.hours.to is "24:00": use 00:00 for midnight`},
 		"an empty period":      {func(h *settings.Hours) { h.To = "08:00" }, `sinks.a.hours: from and to are both 08:00: leave out the hours if deliveries may always begin`},
 		"a wrong day":          {func(h *settings.Hours) { h.Days = "mon-fry" }, `sinks.a.hours.days is "mon-fry": use days such as mon-fri, or sat,sun`},
 		"an unknown zone":      {func(h *settings.Hours) { h.Zone = "Europe/Berln" }, `sinks.a.hours.zone is neither the name of a zone, such as Europe/Berlin, nor an expression, such as metadata.zone || "Europe/Berlin"`},
 		"the machine's zone":   {func(h *settings.Hours) { h.Zone = "Local" }, `zone Local differs between machines`},
-		"a wrong expression":   {func(h *settings.Hours) { h.Zone = "metadata.zone ||" }, `unexpected token EOF`},
+		"a zone like a time":   {func(h *settings.Hours) { h.Zone = "+02:00" }, `"Europe/Berlin": zone "+02:00": unknown time zone +02:00: use a name of the IANA database`},
+		"a list of zones":      {func(h *settings.Hours) { h.Zone = "split(key, '.')" }, `"Europe/Berlin": expression: "split(key, '.')": its value is a list, not a text`},
+		"a wrong expression":   {func(h *settings.Hours) { h.Zone = "metadata.zone ||" }, `"Europe/Berlin": expression: "metadata.zone ||": unexpected token EOF`},
 		"a wrong condition":    {func(h *settings.Hours) { h.Unless = "metadata.urgent" }, `sinks.a.hours.unless: expression: "metadata.urgent"`},
-		"only a condition":     {func(h *settings.Hours) { *h = settings.Hours{Unless: "true"} }, `sinks.a.hours.from is ""`},
-		"only days of no hour": {func(h *settings.Hours) { *h = settings.Hours{Days: "mon"} }, `sinks.a.hours.to is ""`},
+		"only a condition":     {func(h *settings.Hours) { *h = settings.Hours{Unless: "true"} }, `sinks.a.hours.from is missing`},
+		"only days of no hour": {func(h *settings.Hours) { *h = settings.Hours{Days: "mon"} }, `sinks.a.hours.to is missing`},
 	} {
 		h := valid
 		c.change(&h)
