@@ -44,7 +44,7 @@ func (l *Lane) collect(it *item, group string) {
 // collected, or in memory only: what was parked for its time, or by a replay, gets its turn.
 func (l *Lane) collectParked(it *item, p *store.Parked) bool {
 	c := l.dispatcher.caller
-	if c.Groups == nil || l.dispatcher.collect.InMemory() {
+	if c.Groups == nil || l.dispatcher.collect.InMemory() || p.Collection != "" { // a member that was released
 		return false
 	}
 	group := c.Group(it.Envelope)
