@@ -276,6 +276,12 @@ func (u *unit) id() string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(u.ref.Number+" "+u.ref.Group)).String()
 }
 
+// apart is the number of the collection that its members which are dead by themselves are. When they come back, the
+// sink may have taken the others under the id of this one.
+func (u *unit) apart() string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(u.ref.Number+" apart")).String()
+}
+
 // deliveries appends the members for the next attempt.
 func (u *unit) deliveries(it *item, to []*notification.Delivery) []*notification.Delivery {
 	for i := range u.members {
@@ -361,11 +367,11 @@ func (s *Settlement) Members() []Settlement {
 			one.Delivered, one.HeldBack = false, false
 		default: // its own expression has failed
 			p := it.parked(store.StateDead)
-			p.Group, p.Collection, p.LastError = u.ref.Group, u.ref.Number, store.CutText(err.Error(), maxErrorText)
+			p.Group, p.Collection, p.LastError = u.ref.Group, u.apart(), store.CutText(err.Error(), maxErrorText)
 			if s.HeldBack {
 				p.DueAt, p.HookError, p.HookFailures = s.Parked.DueAt, s.Parked.HookError, s.Parked.HookFailures
 			}
-			one.Delivered, one.Parked, one.Dead = false, &p, deadReason(err)
+			one.Delivered, one.Parked, one.Dead, one.Anew = false, &p, deadReason(err), true
 		}
 		all = append(all, one)
 	}
