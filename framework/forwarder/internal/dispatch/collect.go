@@ -309,6 +309,11 @@ func (u *unit) judge(results []sinks.Result) sinks.Result {
 	return sinks.Result{Err: caller.ErrPassesBy}
 }
 
+// isPartial reports that some members were not a part of the delivery: the next lease makes it again, to know which.
+func (u *unit) isPartial() bool {
+	return u != nil && slices.ContainsFunc(u.results, func(r sinks.Result) bool { return caller.IsOfMember(r.Err) })
+}
+
 // count counts an item as what became of it; of a collection, each member, and those that are dead on their own.
 func (it *item) count(ended *int64) {
 	if it.unit == nil {

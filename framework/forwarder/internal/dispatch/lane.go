@@ -189,7 +189,7 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	m.AddAll(l.memory) // deliveries that this lease did not meet either
 	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
 		for _, s := range all {
-			if s.Delivered {
+			if s.Delivered && !s.item.unit.isPartial() {
 				m.Add(s.item.ref(), memory.Made{Receipt: s.Receipt, Row: s.item.row()})
 			}
 		}
