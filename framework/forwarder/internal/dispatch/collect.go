@@ -83,7 +83,8 @@ type gather struct {
 
 // gathered is a collection of which only the newest item is left.
 type gathered struct {
-	it          *item
+	key         string
+	it          *item     // nil once it has got its turn
 	first, last time.Time // when its first and its last member came
 	members     int
 }
@@ -117,7 +118,7 @@ func (g *gather) add(l *Lane, it *item) {
 	now, terms := time.Now(), l.dispatcher.collect
 	of := g.newest[it.Key]
 	if of == nil {
-		of = &gathered{first: now}
+		of = &gathered{key: it.Key, first: now}
 		g.newest[it.Key] = of
 		at := now.Add(min(terms.Wait, terms.MaxWait))
 		heap.Push(&g.order, check{at, of})
@@ -131,6 +132,19 @@ func (g *gather) add(l *Lane, it *item) {
 		l.letKeyGo(it.Key)
 	}
 }
+
+// remove removes a collection that gets its turn. Its check stays for a while, without the item's memory.
+func (g *gather) remove(of *gathered) {
+	delete(g.newest, of.key)
+	of.it = nil
+	if len(g.order) > 2*len(g.newest)+leastChecks {
+		g.order = slices.DeleteFunc(g.order, func(c check) bool { return c.of.it == nil })
+		heap.Init(&g.order)
+	}
+}
+
+// leastChecks is up to how many checks are not worth removing.
+const leastChecks = 64
 
 // forget drops everything.
 func (g *gather) forget() {
@@ -150,7 +164,7 @@ func (l *Lane) letDueGo() {
 	now := time.Now()
 	for len(g.order) > 0 && !g.order[0].at.After(now) {
 		of := heap.Pop(&g.order).(check).of
-		if g.newest[of.it.Key] != of {
+		if of.it == nil {
 			continue
 		}
 		due := of.last.Add(d.collect.Wait)
@@ -161,7 +175,7 @@ func (l *Lane) letDueGo() {
 			heap.Push(&g.order, check{due, of})
 			continue
 		}
-		l.letKeyGo(of.it.Key)
+		l.letKeyGo(of.key)
 	}
 	if len(g.order) > 0 {
 		g.alarm.set(g.order[0].at)
@@ -174,8 +188,9 @@ func (l *Lane) letKeyGo(key string) {
 	if of == nil {
 		return
 	}
-	delete(l.gather.newest, key)
-	l.enqueue(of.it)
+	it := of.it
+	l.gather.remove(of)
+	l.enqueue(it)
 	for l.keys.Waiting(key) > 1 {
 		older, _ := l.keys.Pop(key)
 		if !older.gathered {
@@ -183,7 +198,7 @@ func (l *Lane) letKeyGo(key string) {
 			return
 		}
 		l.dispatcher.pending--
-		l.supersede(older, of.it)
+		l.supersede(older, it)
 	}
 }
 
