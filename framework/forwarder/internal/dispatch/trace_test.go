@@ -27,6 +27,7 @@ func idleCall(t testing.TB, deliveries *tracing.Deliveries) (*Dispatcher, *call)
 	metadata := notification.Metadata{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 	return d, &call{
 		ctx: t.Context(), began: time.Now(), results: make([]sinks.Result, 0, 1),
+		items:      []*item{{}},
 		deliveries: []*notification.Delivery{{Envelope: &notification.Envelope{ID: "a", Type: "t", Metadata: metadata}, Attempt: 1}},
 	}
 }
