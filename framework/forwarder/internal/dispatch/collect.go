@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"hash/fnv"
 	"maps"
@@ -47,7 +48,7 @@ func (l *Lane) collectParked(it *item, p *store.Parked) bool {
 	if c.Groups == nil || l.dispatcher.collect.InMemory() || p.Collection != "" { // a member that was released
 		return false
 	}
-	group := c.Group(it.Envelope)
+	group := c.Group(context.Background(), it.Envelope)
 	if group == "" {
 		return false
 	}
@@ -226,7 +227,7 @@ func (l *Lane) supersede(it, by *item) {
 // the delivery gets its turn.
 func (l *Lane) supersedeParked(p, last *store.Parked) bool {
 	c := l.dispatcher.caller
-	if p == last || c.Groups == nil || !l.dispatcher.collect.InMemory() || c.Group(&p.Envelope) == "" || c.Group(&last.Envelope) == "" {
+	if p == last || c.Groups == nil || !l.dispatcher.collect.InMemory() || c.Group(context.Background(), &p.Envelope) == "" || c.Group(context.Background(), &last.Envelope) == "" {
 		return false
 	}
 	it := l.itemOf(p)
