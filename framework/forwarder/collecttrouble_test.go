@@ -112,3 +112,51 @@ func TestWhatIsNoLongerForTheSinkSupersedesNothing(t *testing.T) {
 		require.Empty(t, o.parked())
 	})
 }
+
+func TestWhatWasDeadByItselfComesBackWithAnotherId(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		to1 := map[string]forwarder.Sink{"sink": {Sink: s, Collect: byRecipient}}
+		f := o.start(to1, route.Routes{"*": route.To("sink")})
+		is, fails := to("ann", "1", "is"), to("ann", "2", "fails")
+		is.Payload, fails.Payload = []byte(`{"n":{"x":7}}`), []byte(`{"n":"7"}`)
+		o.insert(is, fails)
+		f.flush()
+		f.end()
+		f = o.start(to1, route.Routes{"*": {route.Rule{Sink: "sink", When: "payload.n.x > 3"}}})
+		pass(2 * time.Minute)
+		require.Equal(t, []string{"ann: is"}, s.collected())
+		f.end()
+		o.start(to1, route.Routes{"*": route.To("sink")})
+		newOperator(o).requeue(store.ParkedFilter{})
+		pass(10 * time.Minute)
+		require.Equal(t, []string{"ann: fails"}, s.collected())
+		require.NotEqual(t, s.ids[0], s.ids[1], "the destination has taken the other one with that id")
+	})
+}
+
+func TestAMemberThatFailedByItselfIsNotRememberedAsDelivered(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s, db := &collector{}, newForgetful(o)
+		to1 := map[string]forwarder.Sink{"sink": {Sink: s, Collect: byRecipient}}
+		f := o.start(to1, route.Routes{"*": route.To("sink")}, over(db), leased(15*time.Second))
+		is, fails := to("ann", "1", "is"), to("ann", "2", "fails")
+		is.Payload, fails.Payload = []byte(`{"n":{"x":7}}`), []byte(`{"n":"7"}`)
+		o.insert(is, fails)
+		f.flush()
+		f.end()
+		f = o.start(to1, route.Routes{"*": {route.Rule{Sink: "sink", When: "payload.n.x > 3"}}}, over(db), leased(15*time.Second))
+		s.refuse = func(*sinks.Collection) error {
+			db.fails.Store(true)
+			return nil
+		}
+		for len(s.collected()) == 0 {
+			pass(time.Second)
+		}
+		o.expireLeases()
+		s.refuse = nil
+		db.works()
+		pass(10 * time.Minute)
+		require.Equal(t, []string{"fails dead"}, o.texts(`SELECT id || ' ' || state FROM outbox_parked`))
+	})
+}

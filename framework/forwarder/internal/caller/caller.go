@@ -79,13 +79,13 @@ const patience = 50 * time.Millisecond
 // PassesBy reports which rows of a page are not for the sink, because no condition of its routes
 // holds; nil if all are for it. If a condition cannot be evaluated, the row goes on to the call
 // and fails there. So do rows for which no time is left: the call evaluates their conditions,
-// concurrently up to the sink's threshold.
-func (c *Caller) PassesBy(page store.Page) []bool {
+// concurrently up to the sink's threshold. If the sink collects, there is no limit but ctx, after which the result
+// says nothing.
+func (c *Caller) PassesBy(ctx context.Context, page store.Page) []bool {
 	if c.Path.Plain() {
 		return nil
 	}
 	passes := make([]bool, len(page.Envelopes))
-	ctx := context.Background()
 	if c.Groups == nil { // what is collected must be for the sink: it may replace others
 		within, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()

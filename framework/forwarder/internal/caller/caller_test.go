@@ -35,9 +35,9 @@ func TestExpensiveConditionsAreEvaluatedInTheCall(t *testing.T) {
 	for i := range page.Envelopes {
 		page.Envelopes[i] = notification.Envelope{Type: "t", Payload: slow}
 	}
-	require.False(t, c.PassesBy(page)[199])
+	require.False(t, c.PassesBy(t.Context(), page)[199])
 	synctest.Test(t, func(t *testing.T) { // no time passes meanwhile
-		require.True(t, c.PassesBy(store.Page{Envelopes: page.Envelopes[:1]})[0])
+		require.True(t, c.PassesBy(t.Context(), store.Page{Envelopes: page.Envelopes[:1]})[0])
 	})
 
 	results := c.Call(t.Context(), c.Batcher, []*notification.Delivery{{Envelope: &page.Envelopes[199]}}, nil, nil, nil)
@@ -54,9 +54,9 @@ func TestWhatIsCollectedIsForTheSink(t *testing.T) {
 	}
 	page.Envelopes[38].Payload = []byte("[2]")
 	page.Envelopes[39].Payload = []byte("7") // its condition fails
-	passesBy := c.PassesBy(page)
+	passesBy := c.PassesBy(t.Context(), page)
 	require.Equal(t, []bool{true, false, false}, passesBy[37:], "however long it takes")
-	require.Equal(t, []string{"", "k", ""}, c.GroupsOf(page, passesBy)[37:])
+	require.Equal(t, []string{"", "k", ""}, c.GroupsOf(t.Context(), page, passesBy)[37:])
 }
 
 // batcher is a batch sink that answers with a function.
@@ -138,7 +138,7 @@ func TestAConditionOnAPayloadOfANewerVersionWaitsForANewerProgram(t *testing.T) 
 	c := caller.Caller{Path: table.To("s")}
 	for version, want := range map[int]sinks.Class{1: sinks.ClassInvalid, 2: sinks.ClassUnknown} {
 		page := store.Page{Envelopes: []notification.Envelope{{Type: "t", Version: version, Payload: []byte(`{}`)}}}
-		require.False(t, c.PassesBy(page)[0])
+		require.False(t, c.PassesBy(t.Context(), page)[0])
 		results := c.Call(t.Context(), c.Batcher, []*notification.Delivery{{Envelope: &page.Envelopes[0]}}, nil, nil, nil)
 		class, _ := sinks.Classify(results[0].Err)
 		require.Equal(t, want, class, "%v", results[0].Err)

@@ -32,16 +32,16 @@ const maxGroup = 1024
 
 // Group returns the group of a delivery; "" if it goes alone: it has none, the sink's expressions fail for it, or
 // it is not for the sink.
-func (c *Caller) Group(e *notification.Envelope) string {
+func (c *Caller) Group(ctx context.Context, e *notification.Envelope) string {
 	if !c.Path.Plain() {
-		if admitted, err := c.Path.Admits(context.Background(), e); err != nil || !admitted {
+		if admitted, err := c.Path.Admits(ctx, e); err != nil || !admitted {
 			return ""
 		}
 	}
 	group := e.Key
 	if c.Groups.By != nil {
 		var err error
-		if group, err = c.Groups.By.Of(context.Background(), e, c.Groups.Types); err != nil {
+		if group, err = c.Groups.By.Of(ctx, e, c.Groups.Types); err != nil {
 			return ""
 		}
 	}
@@ -51,15 +51,16 @@ func (c *Caller) Group(e *notification.Envelope) string {
 	return group
 }
 
-// GroupsOf returns the groups of a page's rows; nil if nothing is collected. It has no group for those that pass by.
-func (c *Caller) GroupsOf(page store.Page, passesBy []bool) []string {
+// GroupsOf returns the groups of a page's rows; nil if nothing is collected. It has no group for those that pass by. Once
+// ctx is done, the result says nothing.
+func (c *Caller) GroupsOf(ctx context.Context, page store.Page, passesBy []bool) []string {
 	if c.Groups == nil {
 		return nil
 	}
 	groups := make([]string, len(page.Envelopes))
 	for i := range page.Envelopes {
 		if passesBy == nil || !passesBy[i] {
-			groups[i] = c.Group(&page.Envelopes[i])
+			groups[i] = c.Group(ctx, &page.Envelopes[i])
 		}
 	}
 	return groups

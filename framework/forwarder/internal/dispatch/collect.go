@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"hash/fnv"
 	"maps"
@@ -44,10 +45,10 @@ func (l *Lane) collect(it *item, group string) {
 // collected, or in memory only: what was parked for its time, or by a replay, gets its turn.
 func (l *Lane) collectParked(it *item, p *store.Parked) bool {
 	c := l.dispatcher.caller
-	if c.Groups == nil || l.dispatcher.collect.InMemory() {
+	if c.Groups == nil || l.dispatcher.collect.InMemory() || p.Collection != "" { // a member that was released
 		return false
 	}
-	group := c.Group(it.Envelope)
+	group := c.Group(context.Background(), it.Envelope)
 	if group == "" {
 		return false
 	}
@@ -83,7 +84,8 @@ type gather struct {
 
 // gathered is a collection of which only the newest item is left.
 type gathered struct {
-	it          *item
+	key         string
+	it          *item     // nil once it has got its turn
 	first, last time.Time // when its first and its last member came
 	members     int
 }
@@ -117,7 +119,7 @@ func (g *gather) add(l *Lane, it *item) {
 	now, terms := time.Now(), l.dispatcher.collect
 	of := g.newest[it.Key]
 	if of == nil {
-		of = &gathered{first: now}
+		of = &gathered{key: it.Key, first: now}
 		g.newest[it.Key] = of
 		at := now.Add(min(terms.Wait, terms.MaxWait))
 		heap.Push(&g.order, check{at, of})
@@ -131,6 +133,19 @@ func (g *gather) add(l *Lane, it *item) {
 		l.letKeyGo(it.Key)
 	}
 }
+
+// remove removes a collection that gets its turn. Its check stays for a while, without the item's memory.
+func (g *gather) remove(of *gathered) {
+	delete(g.newest, of.key)
+	of.it = nil
+	if len(g.order) > 2*len(g.newest)+leastChecks {
+		g.order = slices.DeleteFunc(g.order, func(c check) bool { return c.of.it == nil })
+		heap.Init(&g.order)
+	}
+}
+
+// leastChecks is up to how many checks are not worth removing.
+const leastChecks = 64
 
 // forget drops everything.
 func (g *gather) forget() {
@@ -150,7 +165,7 @@ func (l *Lane) letDueGo() {
 	now := time.Now()
 	for len(g.order) > 0 && !g.order[0].at.After(now) {
 		of := heap.Pop(&g.order).(check).of
-		if g.newest[of.it.Key] != of {
+		if of.it == nil {
 			continue
 		}
 		due := of.last.Add(d.collect.Wait)
@@ -161,7 +176,7 @@ func (l *Lane) letDueGo() {
 			heap.Push(&g.order, check{due, of})
 			continue
 		}
-		l.letKeyGo(of.it.Key)
+		l.letKeyGo(of.key)
 	}
 	if len(g.order) > 0 {
 		g.alarm.set(g.order[0].at)
@@ -174,8 +189,9 @@ func (l *Lane) letKeyGo(key string) {
 	if of == nil {
 		return
 	}
-	delete(l.gather.newest, key)
-	l.enqueue(of.it)
+	it := of.it
+	l.gather.remove(of)
+	l.enqueue(it)
 	for l.keys.Waiting(key) > 1 {
 		older, _ := l.keys.Pop(key)
 		if !older.gathered {
@@ -183,7 +199,7 @@ func (l *Lane) letKeyGo(key string) {
 			return
 		}
 		l.dispatcher.pending--
-		l.supersede(older, of.it)
+		l.supersede(older, it)
 	}
 }
 
@@ -211,7 +227,7 @@ func (l *Lane) supersede(it, by *item) {
 // the delivery gets its turn.
 func (l *Lane) supersedeParked(p, last *store.Parked) bool {
 	c := l.dispatcher.caller
-	if p == last || c.Groups == nil || !l.dispatcher.collect.InMemory() || c.Group(&p.Envelope) == "" || c.Group(&last.Envelope) == "" {
+	if p == last || c.Groups == nil || !l.dispatcher.collect.InMemory() || c.Group(context.Background(), &p.Envelope) == "" || c.Group(context.Background(), &last.Envelope) == "" {
 		return false
 	}
 	it := l.itemOf(p)
@@ -279,6 +295,12 @@ func (u *unit) id() string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(u.ref.Number+" "+u.ref.Group)).String()
 }
 
+// apart is the number of the collection that its members which are dead by themselves are. When they come back, the
+// sink may have taken the others under the id of this one.
+func (u *unit) apart() string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(u.ref.Number+" apart")).String()
+}
+
 // deliveries appends the members for the next attempt.
 func (u *unit) deliveries(it *item, to []*notification.Delivery) []*notification.Delivery {
 	for i := range u.members {
@@ -304,6 +326,11 @@ func (u *unit) judge(results []sinks.Result) sinks.Result {
 		}
 	}
 	return sinks.Result{Err: caller.ErrPassesBy}
+}
+
+// isPartial reports that some members were not a part of the delivery: the next lease makes it again, to know which.
+func (u *unit) isPartial() bool {
+	return u != nil && slices.ContainsFunc(u.results, func(r sinks.Result) bool { return caller.IsOfMember(r.Err) })
 }
 
 // count counts an item as what became of it; of a collection, each member, and those that are dead on their own.
@@ -366,11 +393,11 @@ func (s *Settlement) Members() []Settlement {
 			one.Delivered, one.HeldBack = false, false
 		default: // its own expression has failed
 			p := it.parked(store.StateDead)
-			p.Group, p.Collection, p.LastError = u.ref.Group, u.ref.Number, store.CutText(err.Error(), maxErrorText)
+			p.Group, p.Collection, p.LastError = u.ref.Group, u.apart(), store.CutText(err.Error(), maxErrorText)
 			if s.HeldBack {
 				p.DueAt, p.HookError, p.HookFailures = s.Parked.DueAt, s.Parked.HookError, s.Parked.HookFailures
 			}
-			one.Delivered, one.Parked, one.Dead = false, &p, deadReason(err)
+			one.Delivered, one.Parked, one.Dead, one.Anew = false, &p, deadReason(err), true
 		}
 		all = append(all, one)
 	}

@@ -54,17 +54,17 @@ func newHours(s settings.Hours, types *registry.Registry, log *slog.Logger) *hou
 }
 
 // timing returns the timing for an envelope.
-func (h *hours) timing(e *notification.Envelope) timing {
+func (h *hours) timing(ctx context.Context, e *notification.Envelope) timing {
 	t := timing{of: h}
 	if h == nil {
 		return t
 	}
 	var err error
 	if h.Unless != nil {
-		t.urgent, err = h.Unless.Holds(context.Background(), e, h.types)
+		t.urgent, err = h.Unless.Holds(ctx, e, h.types)
 	}
 	if t.zone = h.Zone; t.zone == nil {
-		name, failed := h.ZoneOf.Of(context.Background(), e, h.types)
+		name, failed := h.ZoneOf.Of(ctx, e, h.types)
 		if t.zone = h.find(name); t.zone == nil {
 			if failed == nil {
 				failed = fmt.Errorf("there is no zone %.40q", name)
@@ -72,7 +72,7 @@ func (h *hours) timing(e *notification.Envelope) timing {
 			t.zone, err = time.UTC, errors.Join(err, failed)
 		}
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		h.fail(e, err)
 	}
 	return t
@@ -112,15 +112,15 @@ func (h *hours) fail(e *notification.Envelope, err error) {
 }
 
 // timings returns the timings of a page's rows; nil if they are as quickly found when they are needed. It uses no lock
-// of the dispatcher.
-func (d *Dispatcher) timings(page store.Page) []timing {
+// of the dispatcher. Once ctx is done, the result says nothing.
+func (d *Dispatcher) timings(ctx context.Context, page store.Page) []timing {
 	h := d.hours.Load()
 	if h == nil || h.Zone != nil && h.Unless == nil {
 		return nil
 	}
 	timings := make([]timing, len(page.Envelopes))
 	for i := range page.Envelopes {
-		timings[i] = h.timing(&page.Envelopes[i])
+		timings[i] = h.timing(ctx, &page.Envelopes[i])
 	}
 	return timings
 }
@@ -130,7 +130,7 @@ func (d *Dispatcher) timings(page store.Page) []timing {
 func (d *Dispatcher) opening(it *item, now time.Time) time.Time {
 	h := d.hours.Load()
 	if it.timing.of != h {
-		it.timing = h.timing(it.Envelope)
+		it.timing = h.timing(context.Background(), it.Envelope)
 	}
 	if h == nil {
 		return now

@@ -93,6 +93,8 @@ type Settlement struct {
 	Ask bool
 	// Dead is why it is dead, if it is.
 	Dead event.DeadReason
+	// Anew means that its row is replaced, since that is in another collection.
+	Anew bool
 	// Superseded is the id of the delivery that is made instead.
 	Superseded string
 }

@@ -88,17 +88,31 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 // Add adds the next page of the log.
 func (l *Lane) Add(read store.Page) { l.add(read, false) }
 
-// Offer is Add if there is room for the page; otherwise it adds nothing and returns false.
+// offerTime bounds the time of Offer for conditions, groups and hours: other lanes wait for the same page.
+const offerTime = 200 * time.Millisecond
+
+// Offer is Add if there is room for the page, and its expressions are quick; otherwise it adds nothing and returns
+// false.
 func (l *Lane) Offer(read store.Page) (taken bool) { return l.add(read, true) }
 
 func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	d := l.dispatcher
-	passesBy, destinations, timings := d.caller.PassesBy(read), d.caller.Destinations(read), d.timings(read)
-	groups := d.caller.GroupsOf(read, passesBy)
+	n, restart := len(read.Envelopes), read.Rebased != ""
+	optional = optional && n > 0 && !restart
+	ctx, long := l.deadlines.parent, d.caller.Groups != nil || d.hours.Load() != nil
+	if optional && long {
+		within, cancel := context.WithTimeout(ctx, offerTime)
+		defer cancel()
+		ctx = within
+	}
+	passesBy, destinations, timings := d.caller.PassesBy(ctx, read), d.caller.Destinations(read), d.timings(ctx, read)
+	groups := d.caller.GroupsOf(ctx, read, passesBy)
+	if long && ctx.Err() != nil {
+		return false
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	restart := read.Rebased != ""
-	if n := len(read.Envelopes); optional && n > 0 && !restart && (l.rows+n > WindowRows || l.crowded() || l.space.Full()) {
+	if optional && (l.rows+n > WindowRows || l.crowded() || l.space.Full()) {
 		return false
 	}
 	if restart {
@@ -110,7 +124,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 		l.before = before{}
 	}
 	l.out.add(read, restart)
-	if n := len(read.Envelopes); n > 0 {
+	if n > 0 {
 		l.addRows(read, l.out.last(), passesBy, destinations, groups, timings)
 	}
 	if read.CaughtUp {
@@ -189,7 +203,7 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	m.AddAll(l.memory) // deliveries that this lease did not meet either
 	for _, all := range [][]Settlement{unwritten, l.out.Settled, l.made} {
 		for _, s := range all {
-			if s.Delivered {
+			if s.Delivered && !s.item.unit.isPartial() {
 				m.Add(s.item.ref(), memory.Made{Receipt: s.Receipt, Row: s.item.row()})
 			}
 		}
