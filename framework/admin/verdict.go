@@ -244,7 +244,7 @@ func (w *inquiry) collected(ctx context.Context, v *Verdict, p *store.ParkedDeli
 		v.Text = "in collection " + p.Group + ", which has just been closed or delivered"
 		return nil
 	case p.Collection == "" && c.Behind != "":
-		v.Text = "waits " + in + ", behind an earlier collection of its group, which is being delivered"
+		v.Text = "waits " + in + ", behind an earlier collection of its group, which is not delivered yet"
 		return nil
 	case p.Collection == "" && c.DueAt.After(w.now):
 		v.Text = "waits " + in + ", due at " + timeText(c.DueAt)

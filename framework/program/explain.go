@@ -272,7 +272,7 @@ func printType(w io.Writer, view typeView) {
 	t.Render()
 	for _, d := range view.Sinks {
 		if d.Hours != "" {
-			terminal.Printf(w, "%s: deliveries begin from %s\n", d.Sink, d.Hours)
+			terminal.Printf(w, " %s: deliveries begin from %s\n", d.Sink, d.Hours)
 		}
 	}
 	for _, d := range view.Sinks {

@@ -81,7 +81,7 @@ sinks: {digest: {kind: kafka, hours: {zone: "metadata.zone || 'Europe/Berlin'", 
 routes: {"*": [digest]}
 `)
 	const hours = `08:00 to 20:00 in metadata.zone || 'Europe/Berlin', mon-fri, unless metadata.urgent == 'true'`
-	require.Contains(t, waybill(t, "config", "explain", "-c", file, "t").stdout, "digest: deliveries begin from "+hours+"\n")
+	require.Contains(t, waybill(t, "config", "explain", "-c", file, "t").stdout, "\n digest: deliveries begin from "+hours+"\n")
 	var views []typeView
 	require.NoError(t, json.Unmarshal([]byte(waybill(t, "config", "explain", "-c", file, "t", "--json").stdout), &views))
 	require.Equal(t, hours, views[0].Sinks[0].Hours)
@@ -90,7 +90,7 @@ sinks: {digest: {kind: kafka, hours: {zone: Europe/Berln, from: "8", to: "20:00"
 routes: {"*": [digest]}
 `))
 	require.NotZero(t, r.code)
-	require.Contains(t, r.stderr+r.stdout, `sinks.digest.hours.from is "8": use a time of day such as 08:00`)
+	require.Contains(t, r.stderr+r.stdout, `sinks.digest.hours.from is "8": use a time of day, such as 08:00`)
 	require.Contains(t, r.stderr+r.stdout, `sinks.digest.hours.zone is neither the name of a zone, such as Europe/Berlin, nor an expression`)
 }
 

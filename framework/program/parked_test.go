@@ -357,7 +357,7 @@ $`, r.stdout)
 		r = waybill(t, "why", "a", "--database", o.address)
 		require.Regexp(t, `(?m)^ partner +collecting +waits in collection cart-17 with 1 other, due at 2100-01-02 12:00:00Z`, r.stdout)
 		r = waybill(t, "status", "--database", o.address)
-		require.Regexp(t, `(?m)^ partner +collecting +3 in 2 collections$`, r.stdout)
+		require.Regexp(t, `(?m)^ partner +collecting +3 in 2 groups$`, r.stdout)
 		require.NotContains(t, r.stdout, "overdue")
 		require.Equal(t, result{stdout: " SINK     PARKED      COUNT\n partner  collecting      1\nwould requeue 1 delivery\n"},
 			waybill(t, "parked", "requeue", "--state", "collecting", "--dry-run", "--database", o.address))

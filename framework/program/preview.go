@@ -2,6 +2,7 @@ package program
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
@@ -30,6 +32,9 @@ func newPreview(p *command.Invocation) *cobra.Command {
 show its header, its text and its files. The mail is the one that waybill forward would
 send, with the routes and their payloads applied. --html and --text show only that
 part, and --eml shows the mail as it would be sent.
+
+If the sink collects all notifications of a group, the mail is that of a collection of
+this notification alone.
 
 The command warns about what is missing: recipients, the text, or an image. It needs
 neither the database's address nor the mail server's password.`,
@@ -81,6 +86,7 @@ type preview struct {
 	id, sink, locale      string
 	html, text, eml, json bool
 	warnings              []string
+	collect               forwarder.Collect // of the sink
 }
 
 // mailView is the output of --json.
@@ -113,6 +119,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	}
 	e := v.sample.envelope(args[0], v.Options.Types)
 	e.ID = cmp.Or(v.id, e.ID)
+	published := e
 	e, err = v.routed(cmd, source, e)
 	if err != nil {
 		return err
@@ -124,7 +131,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	if v.sample.version == 0 {
 		e.Version = max(e.Version, composer.NewestVersion(e.Type))
 	}
-	mail, err := composer.Preview(e, v.locale)
+	mail, err := v.render(cmd.Context(), composer, published, e)
 	if errors.Is(err, email.ErrNoTemplate) {
 		return fmt.Errorf("%w; there are templates for %s", err, strings.Join(composer.Types(), ", "))
 	}
@@ -136,6 +143,34 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 		terminal.Println(v.Stderr, v.Name+": warning:", warning)
 	}
 	return v.show(e.Type, mail)
+}
+
+// render makes the mail of a notification, or of a collection of it if the sink collects all of its group.
+// The group is that of the notification as it was published, which a route may have shaped.
+func (v *preview) render(ctx context.Context, composer *email.Composer, published, shaped *notification.Envelope) (*email.Preview, error) {
+	if v.collect.Keep != forwarder.KeepAll {
+		return composer.Preview(shaped, v.locale)
+	}
+	by, err := v.collect.Group()
+	if err != nil {
+		return nil, err
+	}
+	group := published.Key
+	if by != nil {
+		group, err = by.Of(ctx, published, v.Options.Types)
+	}
+	switch {
+	case err != nil:
+		v.warnings = append(v.warnings, fmt.Sprintf("it is not collected but sent alone, since collect.by fails: %s", err))
+	case group == "":
+		v.warnings = append(v.warnings, "it is not collected but sent alone, since it has no group: collect.by is empty")
+	default:
+		return composer.PreviewCollection(&sinks.Collection{
+			Sink: v.sink, ID: shaped.ID, Group: group, Attempt: 1,
+			Members: []*notification.Delivery{{Envelope: shaped, Sink: v.sink, Attempt: 1}},
+		}, v.locale)
+	}
+	return composer.Preview(shaped, v.locale)
 }
 
 // routed chooses the email sink: the one of --sink, the one that the type is routed to, or
@@ -175,6 +210,7 @@ func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notificati
 	default:
 		return nil, command.WrongUsage(cmd, fmt.Errorf("%s is routed to several email sinks; choose one with --sink: %s", e.Type, strings.Join(reached, ", ")))
 	}
+	v.collect = c.Sinks[v.sink].Collect.WithDefaults()
 	if !slices.Contains(reached, v.sink) {
 		v.warnings = append(v.warnings, fmt.Sprintf("no route leads %s to %s", e.Type, v.sink))
 		return e, nil

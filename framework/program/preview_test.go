@@ -227,3 +227,32 @@ func TestMailPreviewReportsMistakes(t *testing.T) {
 		})
 	}
 }
+
+func TestThePreviewOfASinkThatCollectsIsACollection(t *testing.T) {
+	t.Parallel()
+	file, data := previewed(t, `{"order": 17}`)
+	folder := filepath.Join(filepath.Dir(data), "mail", "cart.changed")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	for name, text := range map[string]string{
+		"to.tmpl": "a@example.com", "subject.tmpl": "{{.Count}} of {{.Group}}", "text.tmpl": "{{range .Items}}{{.Payload.order}}{{end}}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), "    kind: email\n", "    kind: email\n    collect: {by: metadata.cart, wait: 1m}\n", 1)), 0o600))
+
+	r := waybill(t, "mail", "preview", "-c", file, "cart.changed", "--sink", "mail", "--data", data, "--metadata", "cart=c-1")
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "\nSubject: 1 of c-1\n")
+	require.Contains(t, r.stdout, "\n17\n")
+
+	r = waybill(t, "mail", "preview", "-c", file, "cart.changed", "--sink", "mail", "--data", data)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stderr, "it is not collected but sent alone, since it has no group")
+	require.Contains(t, r.stdout, "\nSubject: 1 of\n")
+
+	r = waybill(t, "mail", "preview", "-c", file, "order.placed", "--data", data, "--metadata", "cart=c-1,tenant=acme")
+	require.Equal(t, 1, r.code, "its templates are for single notifications")
+	require.Contains(t, r.stderr, "Payload")
+}

@@ -129,7 +129,7 @@ func printStatus(w io.Writer, state store.Status, troubles []admin.Trouble, now 
 			count = strconv.Itoa(store.ParkedLimit) + "+"
 		}
 		if c.Collections > 0 {
-			count = fmt.Sprintf("%v in %s", count, command.CountText(c.Collections, "collection", "collections"))
+			count = fmt.Sprintf("%v in %s", count, command.CountText(c.Collections, "group", "groups"))
 		}
 		parked.AppendRow(table.Row{c.Sink, c.State, count})
 	}
