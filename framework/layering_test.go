@@ -90,7 +90,7 @@ var layers = []layer{
 	{engine + "window", []string{"framework/notification", "framework/store"}},
 	{engine + "budget", nil},
 	{engine + "memory", []string{"framework/notification", "framework/store"}},
-	{engine + "caller", []string{"framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
+	{engine + "caller", []string{"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
 	{engine + "presence", []string{"framework/internal/pace", "framework/store"}},
 	{engine + "dispatch", engineImports("policy", "presence", "fairqueue", "keyqueue", "window", "budget", "memory", "caller")},
 	{engine + "named", []string{"framework/notification", "framework/store"}},

@@ -27,8 +27,8 @@ type ParkedView struct {
 	// Receipt is set if the sink has accepted the delivery and a hook is still due.
 	Receipt   string `json:"receipt,omitempty"`
 	HookError string `json:"hook_error,omitempty"`
-	// Group is the group in which it is collected, and Collection the number of its collection once that
-	// is closed. They stay when it is dead.
+	// Group is the group in which it is collected, and Collection the id of its collection for the sink
+	// once that is closed. They stay when it is dead.
 	Group      string `json:"group,omitempty"`
 	Collection string `json:"collection,omitempty"`
 }
@@ -39,7 +39,7 @@ func ViewOf(p *store.ParkedDelivery) ParkedView {
 	return ParkedView{
 		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
 		DueAt: p.DueAt.UTC(), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
-		Receipt: string(p.Receipt), HookError: p.HookError, Group: p.Group, Collection: p.Collection,
+		Receipt: string(p.Receipt), HookError: p.HookError, Group: p.Group, Collection: store.CollectionRef{Group: p.Group, Number: p.Collection}.ID(),
 	}
 }
 

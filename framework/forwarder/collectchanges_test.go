@@ -196,3 +196,26 @@ func TestMembersOutliveTheirRowsOfTheLog(t *testing.T) {
 		require.Equal(t, []string{"ann: a1 a2"}, s.collected())
 	})
 }
+
+func TestACollectionIsNotClosedOutsideOfTheHours(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		o.insert(to("ann", "1", "a1"), to("bob", "1", "b1"))
+		f := o.one(forwarder.Sink{Sink: s, Hours: byDay, Collect: byRecipient}, manyLanes(2))
+		f.flush()
+		until(opened.Add(-2 * time.Hour))
+		o.insert(to("ann", "2", "a2"))
+		soon := to("ann", "1", "urgent")
+		soon.Metadata["urgent"] = "true"
+		o.insert(soon)
+		f.flush()
+		pass(time.Hour)
+		require.Equal(t, []string{"urgent"}, s.given(), "it goes alone")
+		require.Empty(t, s.collected())
+		require.Equal(t, []string{"sink collecting a1", "sink collecting b1", "sink collecting a2"}, o.parked())
+		require.Equal(t, 3, value[int](o, `SELECT count(*) FROM outbox_parked WHERE collection = ''`))
+		until(opened.Add(time.Minute))
+		require.Equal(t, []string{"ann: a1 a2", "bob: b1"}, slices.Sorted(slices.Values(s.collected())))
+		require.Empty(t, o.parked())
+	})
+}

@@ -70,7 +70,7 @@ func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types n
 	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
 	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Opener: opener{f, a}}
 	a.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
-	a.caller.Groups = sink.groups(f.config.Types)
+	a.caller.Groups = sink.groups(f.config.Types, f.config.Logger.With("sink", name))
 	a.dispatcher = dispatch.New(dispatch.Config{
 		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(), Collect: sink.Collect, Types: f.config.Types,
 		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: slog.New(withoutAnswers{f.config.Logger.Handler()}),
@@ -79,7 +79,7 @@ func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types n
 }
 
 // groups returns how the sink's deliveries are collected; nil if they are not.
-func (s Sink) groups(types *registry.Registry) *caller.Groups {
+func (s Sink) groups(types *registry.Registry, log *slog.Logger) *caller.Groups {
 	if !s.Collect.On() {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s Sink) groups(types *registry.Registry) *caller.Groups {
 	if err != nil {
 		panic(err) // it was checked
 	}
-	g := &caller.Groups{By: by, Types: types, Newest: s.Collect.Keep == KeepNewest}
+	g := &caller.Groups{By: by, Types: types, Logger: log, Newest: s.Collect.Keep == KeepNewest}
 	g.Collector, _ = s.Sink.(sinks.Collector)
 	return g
 }

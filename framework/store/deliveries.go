@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
@@ -115,6 +117,15 @@ type CollectTerms struct {
 // CollectionRef identifies a closed collection of a sink. A person can requeue dead ones, so a group can
 // have several.
 type CollectionRef struct{ Group, Number string }
+
+// ID returns the id of the collection for its sink, a UUID; "" without a number. It depends on nothing else, so
+// that it is the same in each attempt.
+func (c CollectionRef) ID() string {
+	if c.Number == "" {
+		return ""
+	}
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(c.Number+" "+c.Group)).String()
+}
 
 // CloseQuery asks to close collections that are due.
 type CloseQuery struct {

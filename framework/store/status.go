@@ -212,7 +212,7 @@ type ParkedFigures struct {
 	// States has one entry for each state, even if it is empty.
 	States []ParkedState
 	// Overdue is how many have been due for more than a minute, and LongestDue how long the first
-	// of them has been due. An open collection that is due counts as one.
+	// of them has been due.
 	Overdue    int
 	LongestDue time.Duration
 	// DeadKeys is the number of keys with dead deliveries. Under on_dead: halt these keys wait

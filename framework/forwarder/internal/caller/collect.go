@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -25,6 +27,9 @@ type Groups struct {
 	Newest bool
 	// Collector delivers collections as one; nil: it is not needed.
 	Collector sinks.Collector
+	Logger    *slog.Logger
+
+	failed pace.Decades // of By
 }
 
 // maxGroup is the length of the longest name of a group, in bytes.
@@ -42,6 +47,9 @@ func (c *Caller) Group(ctx context.Context, e *notification.Envelope) string {
 	if c.Groups.By != nil {
 		var err error
 		if group, err = c.Groups.By.Of(ctx, e, c.Groups.Types); err != nil {
+			if n, logs := c.Groups.failed.Count(); logs && ctx.Err() == nil {
+				c.Groups.Logger.Warn("collect.by fails: the notification is delivered alone", "type", e.Type, "id", e.ID, "error", err, "count", n)
+			}
 			return ""
 		}
 	}

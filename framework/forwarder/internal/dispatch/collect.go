@@ -32,6 +32,8 @@ func (l *Lane) collect(it *item, group string) {
 		l.stats.Ungrouped++
 		l.letKeyGo(it.Key)
 		l.enqueue(it)
+	case l.dispatcher.isUrgent(it):
+		l.enqueue(it)
 	case l.dispatcher.collect.InMemory():
 		l.gather.add(l, it)
 	case it.Key != "" && l.keys.Holds(it.Key): // behind what was parked for itself, before there was a rule
@@ -49,7 +51,7 @@ func (l *Lane) collectParked(it *item, p *store.Parked) bool {
 		return false
 	}
 	group := c.Group(context.Background(), it.Envelope)
-	if group == "" {
+	if group == "" || l.dispatcher.isUrgent(it) {
 		return false
 	}
 	l.busy.add(it.ref(), p)
@@ -236,6 +238,10 @@ func (l *Lane) supersedeParked(p, last *store.Parked) bool {
 	return true
 }
 
+// Begins returns when the hours of the sink begin: now if they have begun, or depend on the delivery. Until then no
+// collection needs to be closed, so that what comes meanwhile is a part of it.
+func (l *Lane) Begins(now time.Time) time.Time { return l.dispatcher.begins(now) }
+
 // Superseded counts deliveries that the settle half has removed.
 func (l *Lane) Superseded(n int) {
 	l.dispatcher.mu.Lock()
@@ -264,7 +270,7 @@ func (l *Lane) ResumeCollection(members []store.Parked) (taken bool) {
 		return false
 	}
 	envelope := members[0].Envelope
-	envelope.ID, envelope.Key = u.id(), "" // its group is its order
+	envelope.ID, envelope.Key = u.ref.ID(), "" // its group is its order
 	it := &item{lane: l, state: store.StateCollecting, firstParked: members[0].FirstParkedAt, lastError: members[0].LastError, unit: u}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink = &envelope, d.name
@@ -288,11 +294,6 @@ func (l *Lane) ResumeCollection(members []store.Parked) (taken bool) {
 	d.pending++
 	d.offer(it)
 	return true
-}
-
-// id returns the id of the collection for the sink. It depends on nothing else than the stored number.
-func (u *unit) id() string {
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(u.ref.Number+" "+u.ref.Group)).String()
 }
 
 // apart is the number of the collection that its members which are dead by themselves are. When they come back, the
@@ -340,7 +341,7 @@ func (it *item) count(ended *int64) {
 		return
 	}
 	stats := it.lane.stats
-	if ended == &stats.Delivered {
+	if ended == &stats.Delivered && !it.unit.newest {
 		stats.Collections++
 	}
 	for _, r := range it.unit.results {

@@ -37,6 +37,9 @@ func (d *Dispatcher) logFailure(level slog.Level, message string, f *failure, mo
 		d.failures.timer.Reset(logEvery)
 	}
 	d.failures.counts[kind] = 0
+	if u := f.unit; u != nil {
+		more = append(more, "group", u.ref.Group, "members", len(u.members), "first", u.members[0].Envelope.ID)
+	}
 	f.lane.log.Log(f.call.logged(), level, message,
 		append([]any{"type", f.Type, "id", f.ID, "attempt", f.Attempt, "class", f.class.String(), "error", f.err}, more...)...)
 }

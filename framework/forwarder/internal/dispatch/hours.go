@@ -2,13 +2,13 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
@@ -28,9 +28,10 @@ type hours struct {
 	types *registry.Registry // nil: the types are not known
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	zones  map[string]*time.Location // by name; nil: there is no such zone
-	failed int
+	noZone, noUnless pace.Decades // failures
+
+	mu    sync.Mutex
+	zones map[string]*time.Location // by name; nil: there is no such zone
 }
 
 // Bounds of the names that hours.zones has: publishers choose them. There are about 600 zones.
@@ -59,21 +60,22 @@ func (h *hours) timing(ctx context.Context, e *notification.Envelope) timing {
 	if h == nil {
 		return t
 	}
-	var err error
 	if h.Unless != nil {
-		t.urgent, err = h.Unless.Holds(ctx, e, h.types)
-	}
-	if t.zone = h.Zone; t.zone == nil {
-		name, failed := h.ZoneOf.Of(ctx, e, h.types)
-		if t.zone = h.find(name); t.zone == nil {
-			if failed == nil {
-				failed = fmt.Errorf("there is no zone %.40q", name)
-			}
-			t.zone, err = time.UTC, errors.Join(err, failed)
+		var err error
+		if t.urgent, err = h.Unless.Holds(ctx, e, h.types); err != nil && ctx.Err() == nil {
+			h.fail(&h.noUnless, "unless", e, err)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		h.fail(e, err)
+	if t.zone = h.Zone; t.zone == nil {
+		name, err := h.ZoneOf.Of(ctx, e, h.types)
+		if t.zone = h.find(name); t.zone == nil {
+			if err == nil {
+				err = fmt.Errorf("there is no zone %.40q", name)
+			}
+			if t.zone = time.UTC; ctx.Err() == nil {
+				h.fail(&h.noZone, "zone", e, err)
+			}
+		}
 	}
 	return t
 }
@@ -96,18 +98,11 @@ func (h *hours) find(name string) *time.Location {
 	return zone
 }
 
-// fail logs that the hours of a notification cannot be found: the first time, the tenth, the hundredth, and so on.
-func (h *hours) fail(e *notification.Envelope, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.failed++
-	n := h.failed
-	for n > 1 && n%10 == 0 {
-		n /= 10
-	}
-	if n == 1 {
-		h.log.Warn("the hours for a notification cannot be found: it waits for those of UTC, or of its zone if only unless fails",
-			"type", e.Type, "id", e.ID, "error", err, "count", h.failed)
+// fail logs some of the failures of an expression.
+func (h *hours) fail(failed *pace.Decades, of string, e *notification.Envelope, err error) {
+	if n, logs := failed.Count(); logs {
+		h.log.Warn("an expression of hours fails: without a zone a notification waits for the hours of UTC, and if unless fails it waits",
+			"expression", of, "type", e.Type, "id", e.ID, "error", err, "count", n)
 	}
 }
 
@@ -131,6 +126,7 @@ func (d *Dispatcher) opening(it *item, now time.Time) time.Time {
 	h := d.hours.Load()
 	if it.timing.of != h {
 		it.timing = h.timing(context.Background(), it.Envelope)
+		it.timing.urgent = it.timing.urgent && it.unit == nil // its members that are urgent went alone
 	}
 	if h == nil {
 		return now
@@ -144,13 +140,23 @@ func (d *Dispatcher) waits(it *item, now time.Time) (until time.Time, waits bool
 	return until, until.After(now) && !it.timing.urgent
 }
 
+// isUrgent reports whether an item does not wait for the hours although they have not begun.
+func (d *Dispatcher) isUrgent(it *item) bool {
+	now := time.Now()
+	return d.hours.Load() != nil && d.opening(it, now).After(now) && it.timing.urgent
+}
+
+// begins returns when the hours begin for all items of the sink: now if they have begun, or are not the same for all.
+func (d *Dispatcher) begins(now time.Time) time.Time {
+	if h := d.hours.Load(); h != nil && h.Zone != nil {
+		return h.Opening(now, h.Zone)
+	}
+	return now
+}
+
 // loosen reports whether an item is loose, since it does not wait for the hours, and makes it so.
 func (d *Dispatcher) loosen(it *item) bool {
-	if it.Key == "" || it.lane.halt || d.hours.Load() == nil {
-		return false
-	}
-	now := time.Now()
-	it.loose = d.opening(it, now).After(now) && it.timing.urgent
+	it.loose = it.Key != "" && !it.lane.halt && d.isUrgent(it)
 	return it.loose
 }
 

@@ -67,6 +67,10 @@ func (c *Checkpointer) close(ctx context.Context) error {
 	if !c.closes(now) {
 		return nil
 	}
+	if begins := c.Lane.Begins(now); begins.After(now) {
+		c.closeAt = begins
+		return nil
+	}
 	closed, err := c.Store.CloseCollections(ctx, store.CloseQuery{
 		Lease: c.Lease, TTL: c.TTL, Now: now, Limit: min(maxClosed, c.room.Due), CollectTerms: c.terms(), Newest: c.Collect.Keep == settings.KeepNewest,
 	})

@@ -255,7 +255,7 @@ func printWhole(w io.Writer, p *store.ParkedDelivery) {
 		line("group", "%s", p.Group)
 	}
 	if p.Collection != "" {
-		line("collection", "%s", p.Collection)
+		line("collection", "%s", store.CollectionRef{Group: p.Group, Number: p.Collection}.ID())
 	}
 	line("offset", "%d", e.Offset)
 	line("occurred on", "%s", command.TimeText(e.OccurredOn))

@@ -43,25 +43,22 @@ const (
 	figureKeys    = "keys"
 	figureHooks   = "hooks"
 	figureGroups  = "groups"
-	figureLate    = "late" // collections that are overdue
 )
 
 // ParkedFiguresQuery is one statement about one sink. Each part is a range of an index that ends at
-// the limit. What waited for the hours of a sink is due with all that came in a night, and is not overdue. The ORDER BY makes a planner use the index: otherwise it would read the table until it
-// has found enough rows, which may all be after a million in another state.
+// the limit. What waited for the hours of a sink is due with all that came in a night, and is not overdue; nor is a
+// collection. The ORDER BY makes a planner use the index: otherwise it would read the table until it has found enough
+// rows, which may all be after a million in another state.
 func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 	parts := []tables.Expr{ // the first one defines the types of the columns
 		tables.SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, max(`+r.Dialect.Elapsed(`due_at`)+`) AS longest
-			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) AND state <> 'quiet' ORDER BY due_at {limit} ?) few`,
+			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) AND state <> 'quiet' AND (state <> 'collecting' OR attempt > 0) ORDER BY due_at {limit} ?) few`,
 			sink, r.Dialect.NowPlus(-overdueAfter), store.ParkedLimit),
 		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at {limit} ?) few), NULL, '', NULL`,
 			sink, string(store.StateDead), store.ParkedLimit),
 		tables.SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), NULL
 			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 {limit} ?) few`, sink, store.ParkedLimit),
 		tables.SQL(`SELECT '`+figureGroups+`', (SELECT count(*) FROM (SELECT 1 FROM {collections} WHERE sink = ? {limit} ?) few), NULL, '', NULL`, sink, store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureLate+`', count(*), NULL, '', max(`+r.Dialect.Elapsed(`due_at`)+`)
-			FROM (SELECT due_at FROM {collections} WHERE sink = ? AND closed = '' AND due_at < (SELECT ?) ORDER BY due_at {limit} ?) few`,
-			sink, r.Dialect.NowPlus(-overdueAfter), store.ParkedLimit),
 		tables.SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', NULL
 			FROM (SELECT `+tables.PresentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at {limit} ?) few WHERE present = ?`,
 			sink, string(store.StateScheduled), store.ParkedLimit, string(store.StateCancelled)),
@@ -88,9 +85,8 @@ func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedF
 			return err
 		}
 		switch what {
-		case figureOverdue, figureLate:
-			f.Overdue += n
-			f.LongestDue = max(f.LongestDue, time.Duration(longest.Int64)*time.Microsecond)
+		case figureOverdue:
+			f.Overdue, f.LongestDue = n, time.Duration(longest.Int64)*time.Microsecond
 		case figureKeys:
 			f.DeadKeys = n
 		case figureGroups:
