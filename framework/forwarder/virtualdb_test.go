@@ -170,7 +170,7 @@ func (v *virtual) before(ctx context.Context, s statement) (after func() error, 
 func about(query string) string {
 	reads := isRead(query)
 	switch members, cursors := strings.Contains(query, "outbox_forwarders"), strings.Contains(query, "outbox_cursors"); {
-	case strings.Contains(query, "outbox_parked"):
+	case strings.Contains(query, "outbox_parked"), strings.Contains(query, "outbox_collections"):
 		return "parked"
 	case reads && (members || cursors):
 		return "leases"
