@@ -381,13 +381,9 @@ func (s *Settlement) Members() []Settlement {
 		case !u.released.IsZero():
 			p := it.parked(store.StateRetrying)
 			p.DueAt = u.released // as for all, so that they keep their order
-<<<<<<< HEAD
-			one.Parked = &p
+			one.Parked, one.Released = &p, true
 		case u.newest && s.Delivered && i < len(u.members)-1:
 			one.Delivered, one.HeldBack, one.Superseded = false, false, u.members[len(u.members)-1].Envelope.ID
-=======
-			one.Parked, one.Released = &p, true
->>>>>>> review-engine
 		case again || !caller.IsOfMember(err):
 			if s.Parked != nil {
 				p := *s.Parked
