@@ -160,3 +160,38 @@ func TestAMemberThatFailedByItselfIsNotRememberedAsDelivered(t *testing.T) {
 		require.Equal(t, []string{"fails dead"}, o.texts(`SELECT id || ' ' || state FROM outbox_parked`))
 	})
 }
+
+func TestReleasedMembersKeepTheOrderOfTheirKeys(t *testing.T) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
+		s := &collector{}
+		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient}, manyLanes(2))
+		for k := range 8 {
+			o.insert(to(fmt.Sprint("p", k), fmt.Sprint("k", k), fmt.Sprint("m", k)), to(fmt.Sprint("p", k), fmt.Sprint("o", k), fmt.Sprint("o", k)))
+		}
+		f.flush()
+		f.end()
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.Attempt == 1 && d.ID[0] != 'w' {
+				return errors.New("503")
+			}
+			return takesTime(ctx, 50*time.Second)
+		}
+		f = o.one(forwarder.Sink{Sink: s, Timeout: 2 * time.Minute, Retry: forwarder.Retry{Initial: 10 * time.Minute, Max: 10 * time.Minute}, Parallelism: forwarder.Parallelism{Threshold: 100}}, manyLanes(2))
+		pass(2 * time.Minute) // the single members have failed
+		for k := range 8 {
+			o.insert(to("x", fmt.Sprint("k", k), fmt.Sprint("v", k)))
+		}
+		f.flush()
+		for k := range 8 {
+			o.insert(to("x", fmt.Sprint("k", k), fmt.Sprint("w", k)))
+		}
+		f.flush()
+		pass(2 * time.Hour)
+		for id, n := range s.times() {
+			require.Equal(t, 1, n, id)
+		}
+		require.Zero(t, s.overlaps)
+		require.Empty(t, o.parked())
+		f.end()
+	})
+}

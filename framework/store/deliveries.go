@@ -97,6 +97,8 @@ type Checkpoint struct {
 	CollectTerms CollectTerms
 	// Collected are closed collections that have ended, whose members are unparked or dead.
 	Collected []CollectionRef
+	// Released are those of Park that were in a collection, and are in the slots of their keys now.
+	Released []Ref
 	// Receipts are archived if the store keeps receipts.
 	Receipts []Receipt
 	// InTx, if set, runs inside the checkpoint's transaction, before its commit. Its error

@@ -124,6 +124,9 @@ func literal(text string) string {
 // Returning is false: MySQL has no RETURNING, and MariaDB does not have it for UPDATE.
 func (*dialect) Returning() bool { return false }
 
+// KeySlot returns the slot as the log computes it.
+func (*dialect) KeySlot() string { return "CRC32(IF(`key` = '', id, `key`)) & 1023" }
+
 // OnConflict applies to any unique key; each table has only one. The number of changed rows does not
 // show how many were new: it depends on a flag of the connection.
 func (*dialect) OnConflict(key, columns []string, unless tables.Condition) string {

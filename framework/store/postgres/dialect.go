@@ -58,6 +58,9 @@ func (*dialect) Selected() string { return selected }
 // Slot returns the hash of the key or the id.
 func (*dialect) Slot() string { return slotOf }
 
+// KeySlot returns the same hash.
+func (*dialect) KeySlot() string { return slotOf }
+
 // EachParked bypasses database/sql, which is slow.
 func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
 	envelopes := format.Scanner(0)

@@ -377,7 +377,7 @@ func (s *Settlement) Members() []Settlement {
 		case !u.released.IsZero():
 			p := it.parked(store.StateRetrying)
 			p.DueAt = u.released // as for all, so that they keep their order
-			one.Parked = &p
+			one.Parked, one.Released = &p, true
 		case again || !caller.IsOfMember(err):
 			if s.Parked != nil {
 				p := *s.Parked

@@ -95,6 +95,8 @@ type Settlement struct {
 	Dead event.DeadReason
 	// Anew means that its row is replaced, since that is in another collection.
 	Anew bool
+	// Released means that it is no longer in its collection.
+	Released bool
 	// Superseded is the id of the delivery that is made instead.
 	Superseded string
 }

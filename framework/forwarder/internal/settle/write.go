@@ -172,6 +172,9 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 			k.Hooked = append(k.Hooked, *s.Parked)
 		case s.Parked != nil:
 			k.Park = append(k.Park, *s.Parked)
+			if s.Released {
+				k.Released = append(k.Released, store.RefOf(s.Delivery().Envelope))
+			}
 			if s.Anew {
 				k.Unpark = append(k.Unpark, store.RefOf(s.Delivery().Envelope))
 			}

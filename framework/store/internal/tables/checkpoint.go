@@ -123,6 +123,11 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 	if err := t.park(ctx, tx, sink, c.Park); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
+	for chunk := range t.run.Refs(c.Released) {
+		if _, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET slot = `+t.run.Dialect.KeySlot()+` WHERE sink = ? AND ("offset", id) IN (?)`, sink, chunk); err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+	}
 	if err := t.collect(ctx, tx, sink, c); err != nil {
 		return fmt.Errorf("collect: %w", err)
 	}

@@ -48,6 +48,8 @@ type Syntax interface {
 	DueTime(expression string) string
 	// Slot returns the slot of a row of the log, from its key and id.
 	Slot() string
+	// KeySlot returns the same of a parked delivery, which is in the slot of its group if it is collected.
+	KeySlot() string
 	// Position returns the function that finds the second of two texts in the first: its
 	// position from 1, or 0.
 	Position() string
