@@ -145,7 +145,7 @@ func TestAMemberThatFailedByItselfIsNotRememberedAsDelivered(t *testing.T) {
 		o.insert(is, fails)
 		f.flush()
 		f.end()
-		f = o.start(to1, route.Routes{"*": {route.Rule{Sink: "sink", When: "payload.n.x > 3"}}}, over(db), leased(15*time.Second))
+		o.start(to1, route.Routes{"*": {route.Rule{Sink: "sink", When: "payload.n.x > 3"}}}, over(db), leased(15*time.Second))
 		s.refuse = func(*sinks.Collection) error {
 			db.fails.Store(true)
 			return nil

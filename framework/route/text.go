@@ -39,7 +39,7 @@ type orElse struct{}
 // Visit changes one node, whose children were visited before.
 func (orElse) Visit(node *ast.Node) {
 	n, ok := (*node).(*ast.BinaryNode)
-	if ok && (n.Operator == "||" || n.Operator == "or") && !(isTruth(n.Left) && isTruth(n.Right)) {
+	if ok && (n.Operator == "||" || n.Operator == "or") && (!isTruth(n.Left) || !isTruth(n.Right)) {
 		ast.Patch(node, call("__or", n.Left, n.Right))
 	}
 }

@@ -145,10 +145,10 @@ func isLikeZone(text string) bool {
 
 func timeOfDay(p *Problems, at, text string) (since time.Duration, ok bool) {
 	t, err := time.Parse("15:04", text)
-	switch {
-	case text == "":
+	switch text {
+	case "":
 		p.Require(false, "%s is missing: write a time of day, such as 08:00", at)
-	case text == "24:00":
+	case "24:00":
 		p.Require(false, "%s is %q: use 00:00 for midnight", at, text)
 	default:
 		p.Require(err == nil, "%s is %q: use a time of day, such as 08:00", at, text)

@@ -59,7 +59,7 @@ func newCollection(members ...*notification.Delivery) *sinks.Collection {
 func twoOrders() []*notification.Delivery {
 	one, other := newOrder(), newOrder()
 	one.Payload, other.Payload = []byte("{\"n\":1}\n"), []byte(`{"n":2}`)
-	other.Envelope.ID = "0198c0de-0000-7000-8000-000000000002"
+	other.ID = "0198c0de-0000-7000-8000-000000000002"
 	return []*notification.Delivery{one, other}
 }
 

@@ -106,9 +106,7 @@ func TestCollectedDeliveriesCostLittle(t *testing.T) {
 	exec(t, db, `INSERT INTO outbox_collections (sink, collect_group, slot, members, due_at, due_by, closed)
 		SELECT 's', CONCAT('k', i), i % 1024, 10, UTC_TIMESTAMP() + INTERVAL i SECOND, UTC_TIMESTAMP() + INTERVAL 1 DAY, IF(i <= 100, 'n', '') FROM `+numbers)
 	lane, now, run := store.Lanes("s", 1)[0], time.Now().Add(time.Second), s.Runner()
-	rows, err := db.QueryContext(t.Context(), `ANALYZE TABLE outbox_parked, outbox_collections`) // servers do that after a while
-	require.NoError(t, err)
-	require.NoError(t, rows.Close())
+	exec(t, db, `ANALYZE TABLE outbox_parked, outbox_collections`) // servers do that after a while
 	for name, c := range map[string]struct {
 		query tables.Expr
 		rows  int
@@ -152,11 +150,6 @@ func rowsRead(t *testing.T, db *sql.DB, run *tables.Runner, query tables.Expr) (
 	none = status() - none // what a look at the status itself reads
 	before := status()
 	text, args := run.Render(query)
-	rows, err := conn.QueryContext(t.Context(), text, args...)
-	require.NoError(t, err)
-	for rows.Next() { // to the end
-	}
-	require.NoError(t, rows.Err())
-	require.NoError(t, rows.Close())
+	require.NoError(t, tables.EachRow(t.Context(), conn, func(*sql.Rows) error { return nil }, text, args...)) // to the end
 	return status() - before - none
 }
