@@ -398,7 +398,7 @@ func (s *Settlement) Members() []Settlement {
 			if s.HeldBack {
 				p.DueAt, p.HookError, p.HookFailures = s.Parked.DueAt, s.Parked.HookError, s.Parked.HookFailures
 			}
-			one.Delivered, one.Parked, one.Dead, one.Anew = false, &p, deadReason(err), true
+			one.Delivered, one.Parked, one.Dead, one.Replaces = false, &p, deadReason(err), true
 		}
 		all = append(all, one)
 	}

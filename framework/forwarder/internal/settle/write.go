@@ -175,7 +175,7 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 			if s.Released {
 				k.Released = append(k.Released, store.RefOf(s.Delivery().Envelope))
 			}
-			if s.Anew {
+			if s.Replaces {
 				k.Unpark = append(k.Unpark, store.RefOf(s.Delivery().Envelope))
 			}
 		case !s.FromLog():
