@@ -93,8 +93,8 @@ type Settlement struct {
 	Ask bool
 	// Dead is why it is dead, if it is.
 	Dead event.DeadReason
-	// Anew means that its row is replaced, since that is in another collection.
-	Anew bool
+	// Replaces means that its row is replaced, since that is in another collection.
+	Replaces bool
 	// Released means that it is no longer in its collection.
 	Released bool
 	// Superseded is the id of the delivery that is made instead.
