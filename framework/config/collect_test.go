@@ -29,8 +29,8 @@ sinks: {partner: {kind: http, with: {url: "https://partner.example"}, collect: {
 routes: {"*": [partner, events]}`: `:4: routes.* names the unknown sink "events"; known are partner`,
 		`
 database: sqlite:x.db
-sinks: {partner: {kind: http, with: {urls: "https://partner.example"}, collect: {wait: 10s}}}
-routes: {"*": [partner]}`: `:3: sinks.partner.with: unknown key "urls"; did you mean url?`,
+sinks: {partner: {kind: http, with: {url_: "https://partner.example"}, collect: {wait: 10s}}}
+routes: {"*": [partner]}`: `:3: sinks.partner.with: unknown key "url_"; did you mean url?`,
 		`
 database: sqlite:x.db
 sinks: {partner: {kind: http, with: {url: "https://partner.example"}, collect: {wait: 0s}}}
