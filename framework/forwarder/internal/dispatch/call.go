@@ -107,7 +107,7 @@ func (d *Dispatcher) allowed(now time.Time) (size, slots int) {
 
 // take adds up to size items to a call. slots is how many items may be in flight.
 func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
-	postponed, admitted := 0, false // admitted: the rate has admitted an item that is not added yet
+	postponed := 0
 	scarce := d.inFlight >= slots/2
 	if !scarce {
 		for destination := range d.silent {
@@ -127,10 +127,10 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 				return // a slow destination leaves some slots to others
 			}
 		}
-		if !admitted && !d.admit(now) {
+		if !d.admitted && !d.admit(now) {
 			return
 		}
-		admitted = true
+		d.admitted = true
 		it := d.pop(from)
 		it.lane.giveUpIfExpired(now)
 		switch {
@@ -153,7 +153,7 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 			}
 			continue
 		}
-		admitted = false
+		d.admitted = false
 		c.add(it)
 		if it.unit != nil {
 			return

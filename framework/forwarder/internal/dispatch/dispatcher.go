@@ -87,6 +87,7 @@ type Dispatcher struct {
 	silent       map[string]bool             // of these, those that get no further ones; see holdIfSilent
 	governors    map[string]*policy.Governor // of an adaptive parallelism: one for the sink, or for each destination
 	rate         *policy.Limiter
+	admitted     bool // the rate has admitted an item that was not added to a call
 	databases    int // number of databases of the fleet; 0: no fleet
 	forwarders   int // number of forwarders of the fleet
 	failures     failureLog
