@@ -88,8 +88,8 @@ type Dispatcher struct {
 	governors    map[string]*policy.Governor // of an adaptive parallelism: one for the sink, or for each destination
 	rate         *policy.Limiter
 	admitted     bool // the rate has admitted an item that was not added to a call
-	databases    int // number of databases of the fleet; 0: no fleet
-	forwarders   int // number of forwarders of the fleet
+	databases    int  // number of databases of the fleet; 0: no fleet
+	forwarders   int  // number of forwarders of the fleet
 	failures     failureLog
 	since        time.Time // when the first item began to wait for a batch to fill
 	again        alarm     // wakes the workers
