@@ -353,7 +353,7 @@ func TestCollectionsAreListedAndExplained(t *testing.T) {
  partner +collecting +b +order.placed +- +cart-17 +0 .*
 $`, r.stdout)
 		r = waybill(t, "parked", "show", "c", "--database", o.address)
-		require.Regexp(t, `(?s)\nkey: +-\ngroup: +cart-18\ncollection: +n1\n`, r.stdout)
+		require.Regexp(t, `(?s)\nkey: +-\ngroup: +cart-18\ncollection: +4576aa7e-6dff-550f-8964-56e401045171\n`, r.stdout)
 		r = waybill(t, "why", "a", "--database", o.address)
 		require.Regexp(t, `(?m)^ partner +collecting +waits in collection cart-17 with 1 other, due at 2100-01-02 12:00:00Z`, r.stdout)
 		r = waybill(t, "status", "--database", o.address)
