@@ -349,12 +349,16 @@ func TestARuleThatIsAddedKeepsTheOrderOfKeys(t *testing.T) {
 func TestACollectionOfUnknownTypesWaitsAsLongAsASingleOne(t *testing.T) {
 	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &collector{refuse: func(*sinks.Collection) error { return sinks.Unknown(errors.New("a newer version")) }}
-		f := o.one(forwarder.Sink{Sink: s, Collect: forwarder.Collect{Wait: 96 * time.Hour, MaxWait: 96 * time.Hour}})
+		f := o.one(forwarder.Sink{Sink: s, Collect: forwarder.Collect{Wait: time.Minute, MaxWait: 96 * time.Hour}})
 		f.publish("t", "a", "v1")
-		pass(97 * time.Hour)
-		require.NotEmpty(t, s.collected())
+		collectedFor := func(d time.Duration) {
+			o.exec(`UPDATE outbox_parked SET first_parked_at = ?`, time.Now().Add(-d).UTC().Format("2006-01-02T15:04:05.000000Z"))
+			pass(5 * time.Minute)
+			require.NotEmpty(t, s.collected())
+		}
+		collectedFor(96*time.Hour + 71*time.Hour)
 		require.Equal(t, []string{"sink collecting v1"}, o.parked())
-		pass(80 * time.Hour)
+		collectedFor(96*time.Hour + 73*time.Hour)
 		require.Equal(t, []string{"sink dead v1"}, o.parked())
 		f.end()
 	})

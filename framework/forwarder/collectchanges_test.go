@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,9 +165,9 @@ func TestHooksGetEachMember(t *testing.T) {
 			}
 			return nil
 		}
-		failing := true
+		var mended atomic.Bool
 		f := o.one(forwarder.Sink{Sink: s, Collect: byRecipient, Hooks: noted(o, func(hook string) error {
-			if failing && hook == "delivered" {
+			if !mended.Load() && hook == "delivered" {
 				return errors.New("no such table")
 			}
 			return nil
@@ -176,7 +177,7 @@ func TestHooksGetEachMember(t *testing.T) {
 		pass(2 * time.Minute)
 		require.Equal(t, []string{"ann: a1 a2", "bob: b1 b2"}, slices.Sorted(slices.Values(s.collected())))
 		require.Equal(t, []string{"sink settling a1", "sink settling a2", "sink dead b1", "sink dead b2"}, o.parked())
-		failing = false
+		mended.Store(true)
 		pass(10 * time.Minute)
 		require.Equal(t, []string{"dead b1 dead permanent: 400", "dead b2 dead permanent: 400", "delivered a1", "delivered a2"}, slices.Sorted(slices.Values(o.noted())))
 		require.Equal(t, []string{"sink dead b1", "sink dead b2"}, o.parked())
