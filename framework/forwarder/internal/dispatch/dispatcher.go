@@ -62,6 +62,7 @@ type Dispatcher struct {
 	tracing  *tracing.Deliveries
 	types    *registry.Registry
 	hours    atomic.Pointer[hours] // nil: there are none
+	offering time.Duration         // offerTime, or that of a test
 
 	mu           sync.Mutex
 	settings     policy.Settings
@@ -101,7 +102,7 @@ type Dispatcher struct {
 // New returns a dispatcher. It starts no workers: they start when there is work.
 func New(c Config) *Dispatcher {
 	d := &Dispatcher{
-		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, collect: c.Collect, budget: c.Budget, observer: c.Observer, tracing: c.Tracing, types: c.Types,
+		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, collect: c.Collect, budget: c.Budget, observer: c.Observer, tracing: c.Tracing, types: c.Types, offering: offerTime,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
 		lanes: make(map[*Lane]bool), stats: make(map[string]*Stats), destinations: make(map[string]*destination), contacts: make(map[string]*contact), silent: make(map[string]bool), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}

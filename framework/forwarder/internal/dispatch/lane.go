@@ -101,7 +101,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	optional = optional && n > 0 && !restart
 	ctx, long := l.deadlines.parent, d.caller.Groups != nil || d.hours.Load() != nil
 	if optional && long {
-		within, cancel := context.WithTimeout(ctx, offerTime)
+		within, cancel := context.WithTimeout(ctx, d.offering)
 		defer cancel()
 		ctx = within
 	}
