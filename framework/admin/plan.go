@@ -33,16 +33,18 @@ type Plan struct {
 }
 
 // Requeue plans to try deliveries again at once, by the database's clock, with all attempts
-// available again. It selects dead deliveries, and those that are tried again too if the filter names
-// their state, an id or selected deliveries: retrying ones, and the first member of a closed
-// collection, with which all of it is tried; and quiet ones if it names that state, which wait again unless the
-// hours of their sink have changed. Dead members are tried in the collection that they were in. The text of their last error stays. Of several dead ones
-// of one key, the first becomes due and the others are blocked behind it, so that their order
-// is kept. Deliveries that have overtaken them stay delivered.
+// available again. It selects dead deliveries. If the filter names their state, an id or selected
+// deliveries, it also selects those that are tried again anyway: retrying ones, and the first member
+// of a closed collection, with which all of it is tried. It selects quiet ones if the filter names
+// that state; they wait again unless the hours of their sink have changed.
 //
-// Blocked and scheduled deliveries are not requeued: they wait for the head of their key, or
-// for their time. Nor are members of a collection that is still open. Settling ones are not either, since they are delivered. Nor are notifications
-// without a route, which would be dead again at once; see Reroute.
+// Dead members are tried in the collection that they were in. The text of the last error stays. Of
+// several dead ones of one key, the first becomes due and the others are blocked behind it, so that
+// their order is kept. Deliveries that have overtaken them stay delivered.
+//
+// Blocked and scheduled deliveries are not requeued: they wait for the head of their key, or for
+// their time. Nor are members of a collection that is still open, settling ones, which are delivered,
+// and notifications without a route, which would be dead again at once; see Reroute.
 func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, []store.State{store.StateDead, store.StateRetrying, store.StateCollecting})
 	for _, s := range f.States {

@@ -120,10 +120,10 @@ type CollectTerms struct {
 // have several.
 type CollectionRef struct{ Group, Number string }
 
-// ID returns the id of the collection for its sink, a UUID; "" without a number. It depends on nothing else, so
-// that it is the same in each attempt.
+// ID returns the id of the collection for its sink, a UUID; "" without a number, or if the group is hidden. It
+// depends on nothing else, so that it is the same in each attempt.
 func (c CollectionRef) ID() string {
-	if c.Number == "" {
+	if c.Number == "" || c.Group == "" {
 		return ""
 	}
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(c.Number+" "+c.Group)).String()
