@@ -83,9 +83,15 @@ func TestWhatWasDueWhileTheSinkWasPausedGoesWithResume(t *testing.T) {
 		require.Empty(t, s.collected())
 		p.pause(false)
 		oneLook()
-		require.Equal(t, []string{"ann: a1"}, s.collected())
+		together := "ann: a1 a2" // if a2 was read before what was due was closed
+		first := s.collected()
+		require.Contains(t, [][]string{{"ann: a1"}, {together}}, first)
 		pass(2 * time.Minute)
-		require.Equal(t, []string{"ann: a2"}, s.collected())
+		if first[0] != together {
+			require.Equal(t, []string{"ann: a2"}, s.collected())
+		}
+		require.Empty(t, s.collected())
+		require.Empty(t, o.parked())
 	})
 }
 
