@@ -18,13 +18,16 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// byDay are hours in UTC. Bubbles begin at midnight in UTC.
-var byDay = forwarder.Hours{From: "08:00", To: "20:00", Unless: `metadata.urgent == "true"`}
-
-// opened is when the hours of the first day of a bubble begin, and closed when they end.
+// Bubbles begin at midnight in UTC. Hours begin and end soon after it, since a forwarder that waits
+// for hours of fake time asks its database thousands of times.
 var (
-	opened = time.Date(2000, 1, 1, 8, 0, 0, 0, time.UTC)
-	closed = time.Date(2000, 1, 1, 20, 0, 0, 0, time.UTC)
+	byDay  = forwarder.Hours{From: "00:20", To: "00:40", Unless: `metadata.urgent == "true"`}
+	opened = time.Date(2000, 1, 1, 0, 20, 0, 0, time.UTC)
+	closed = time.Date(2000, 1, 1, 0, 40, 0, 0, time.UTC)
+
+	// Here the night is what byDay has as its day.
+	shortNight = forwarder.Hours{From: "00:40", To: "00:20", Unless: byDay.Unless}
+	dusk, dawn = opened, closed
 )
 
 // until lets fake time pass until a time.
@@ -109,19 +112,19 @@ func TestUrgentDeliveriesDoNotWaitForTheHours(t *testing.T) {
 func TestUrgentDeliveriesBehindARetryGoWhenThatWaitsForTheHours(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: fails(errors.New("503"), 1, "a")}
-		f := o.one(forwarder.Sink{Sink: s, Hours: byDay, Retry: forwarder.Retry{Pauses: []time.Duration{time.Hour}}})
-		until(closed.Add(-time.Minute))
+		f := o.one(forwarder.Sink{Sink: s, Hours: shortNight, Retry: forwarder.Retry{Pauses: []time.Duration{5 * time.Minute}}})
+		until(dusk.Add(-time.Minute))
 		f.publish("t", "k", "a", "b")
 		o.insert(urgent("u", "k"), urgent("v", "k"))
 		f.flush()
 		require.Equal(t, []string{"a"}, s.given())
-		until(closed.Add(2 * time.Hour))
+		until(dusk.Add(10 * time.Minute))
 		require.ElementsMatch(t, []string{"u", "v"}, s.given())
 		require.Equal(t, []string{"sink quiet a", "sink blocked b"}, o.parked())
 		p := o.parkedOf("a")
 		require.Equal(t, 1, p.Attempt, "the attempt stays spent")
 		require.Contains(t, p.LastError, "503")
-		until(opened.AddDate(0, 0, 1).Add(time.Second))
+		until(dawn.Add(time.Second))
 		require.Equal(t, []string{"a", "b"}, s.given())
 		require.Equal(t, 2, s.attempts["a"])
 		require.Empty(t, o.parked())
@@ -134,12 +137,12 @@ func TestAnUrgentDeliveryThatFailsHoldsItsKey(t *testing.T) {
 		s := &script{answer: fails(errors.New("503"), 1, "t", "u")}
 		pass(10 * time.Second) // so that no comparison of keys, every 30 s from then on, is within what follows
 		f := o.one(forwarder.Sink{Sink: s, Hours: byDay, Retry: forwarder.Retry{Pauses: []time.Duration{12 * time.Second}}})
-		until(opened.Add(-time.Hour - 8*time.Second))
+		until(opened.Add(-10*time.Minute - 8*time.Second))
 		o.insert(urgent("t", "k"))
 		f.flush()
 		f.publish("t", "k", "z")
 		require.Equal(t, []string{"sink retrying t", "sink blocked z"}, o.parked())
-		until(opened.Add(-time.Hour + 8*time.Second))
+		until(opened.Add(-10*time.Minute + 8*time.Second))
 		require.Equal(t, []string{"t", "t"}, s.given())
 		require.Equal(t, []string{"sink quiet z"}, o.parked())
 
@@ -162,7 +165,7 @@ func TestAnUrgentDeliveryDoesNotPassADeadOneThatHaltsItsKey(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s, Hours: byDay, OnDead: forwarder.OnDeadHalt})
 		until(closed.Add(-time.Minute))
 		f.publish("t", "k", "dead")
-		until(closed.Add(time.Hour))
+		until(closed.Add(10 * time.Minute))
 		o.insert(urgent("behind", "k"), urgent("free", "l"))
 		f.flush()
 		pass(time.Minute)
@@ -175,20 +178,20 @@ func TestAnUrgentDeliveryDoesNotPassADeadOneThatHaltsItsKey(t *testing.T) {
 func TestDeliveriesInMemoryWaitWhenTheHoursEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: takes(40 * time.Second)}
-		f := o.one(forwarder.Sink{Sink: s, Hours: byDay, Timeout: time.Hour})
-		until(closed.Add(-time.Minute))
+		f := o.one(forwarder.Sink{Sink: s, Hours: shortNight, Timeout: time.Hour})
+		until(dusk.Add(-time.Minute))
 		o.append("t", "k", "a", "b", "c")
 		o.insert(urgent("u", "k"))
 		o.append("t", "k", "d")
 		f.flush()
-		until(closed.Add(5 * time.Second))
+		until(dusk.Add(5 * time.Second))
 		require.Equal(t, []string{"a", "b"}, s.given())
-		until(closed.Add(30 * time.Second))
+		until(dusk.Add(30 * time.Second))
 		require.Equal(t, []string{"u"}, s.given(), "what is in flight ends")
-		until(closed.Add(5 * time.Minute))
+		until(dusk.Add(5 * time.Minute))
 		require.Equal(t, []string{"sink quiet c", "sink blocked d"}, o.parked())
 		require.Empty(t, s.given())
-		until(opened.AddDate(0, 0, 1).Add(5 * time.Minute))
+		until(dawn.Add(5 * time.Minute))
 		require.Equal(t, []string{"c", "d"}, s.given())
 	})
 }
@@ -196,20 +199,21 @@ func TestDeliveriesInMemoryWaitWhenTheHoursEnd(t *testing.T) {
 func TestEachNotificationHasTheHoursOfItsZone(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var l lines
+		midnight := time.Now().UTC()
 		s := &script{}
 		in := func(id, zone string) notification.Envelope {
 			return notification.Envelope{ID: id, Type: "t", Metadata: map[string]string{"zone": zone}}
 		}
 		o.insert(in("tokyo", "Asia/Tokyo"), in("berlin", "Europe/Berlin"), in("none", ""), in("unknown", "Moon/Crater"), in("another", "../etc/passwd"))
-		o.one(forwarder.Sink{Sink: s, Hours: forwarder.Hours{Zone: `metadata.zone || payload.zone || "America/Sao_Paulo"`, From: "08:00", To: "20:00"}}, l.logging).flush()
+		o.one(forwarder.Sink{Sink: s, Hours: forwarder.Hours{Zone: `metadata.zone || payload.zone || "America/Sao_Paulo"`, From: "01:05", To: "20:00"}}, l.logging).flush()
 		require.Equal(t, []string{"tokyo"}, s.given())
-		require.Equal(t, opened.Add(-time.Hour), o.parkedOf("berlin").DueAt.UTC())
-		require.Equal(t, opened.Add(2*time.Hour), o.parkedOf("none").DueAt.UTC())
-		require.Equal(t, opened, o.parkedOf("unknown").DueAt.UTC(), "in UTC")
+		require.Equal(t, midnight.Add(5*time.Minute), o.parkedOf("berlin").DueAt.UTC())
+		require.Equal(t, midnight.Add(3*time.Hour+5*time.Minute), o.parkedOf("none").DueAt.UTC())
+		require.Equal(t, midnight.Add(time.Hour+5*time.Minute), o.parkedOf("unknown").DueAt.UTC(), "in UTC")
 		found := l.with("hours")
 		require.Len(t, found, 1, "the first one")
 		require.Contains(t, found[0], `there is no zone \"Moon/Crater\"`)
-		pass(24 * time.Hour)
+		pass(3*time.Hour + 6*time.Minute)
 		require.Len(t, s.given(), 4)
 	})
 }
@@ -218,7 +222,7 @@ func TestAnExpressionOfHoursThatFailsDelaysNothingForGood(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		o.append("t", "k", "a", "b")
-		f := o.one(forwarder.Sink{Sink: s, Hours: forwarder.Hours{Zone: "payload.user.zone", Unless: "payload.level > 3", From: "08:00", To: "20:00"}})
+		f := o.one(forwarder.Sink{Sink: s, Hours: forwarder.Hours{Zone: "payload.user.zone", Unless: "payload.level > 3", From: byDay.From, To: byDay.To}})
 		f.flush()
 		require.Empty(t, s.given())
 		until(opened.Add(time.Second))
@@ -230,17 +234,17 @@ func TestAnExpressionOfHoursThatFailsDelaysNothingForGood(t *testing.T) {
 func TestScheduledDeliveriesWaitForTheHours(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
-		o.schedule("t", "k", "a", opened.Add(-4*time.Hour))
-		o.schedule("t", "k", "b", opened.Add(2*time.Hour))
+		o.schedule("t", "k", "a", opened.Add(-10*time.Minute))
+		o.schedule("t", "k", "b", opened.Add(4*time.Minute))
 		f := o.one(forwarder.Sink{Sink: s, Hours: byDay})
 		f.flush()
 		f.publish("t", "m", "c")
-		until(opened.Add(-time.Hour))
+		until(opened.Add(-time.Minute))
 		require.Equal(t, []string{"sink quiet a", "sink scheduled b", "sink quiet c"}, o.parked())
 		require.Empty(t, s.given())
-		until(opened.Add(time.Hour))
+		until(opened.Add(2 * time.Minute))
 		require.ElementsMatch(t, []string{"a", "c"}, s.given())
-		until(opened.Add(3 * time.Hour))
+		until(opened.Add(6 * time.Minute))
 		require.Equal(t, []string{"b"}, s.given())
 	})
 }
@@ -329,10 +333,10 @@ func TestABatchHasOnlyDeliveriesWithinTheirHours(t *testing.T) {
 			return notification.Envelope{ID: id, Type: "t", Key: "k", Metadata: map[string]string{"zone": zone}}
 		}
 		o.insert(in("a", "Asia/Tokyo"), in("b", "Asia/Tokyo"), in("c", "Europe/Berlin"), in("d", "Asia/Tokyo"))
-		o.one(forwarder.Sink{Sink: b, Hours: forwarder.Hours{Zone: "metadata.zone", From: "08:00", To: "20:00"}}).flush()
+		o.one(forwarder.Sink{Sink: b, Hours: forwarder.Hours{Zone: "metadata.zone", From: "01:10", To: "20:00"}}).flush()
 		require.Equal(t, map[string]int{"a": 1, "b": 1}, b.tried)
 		require.Equal(t, []string{"sink quiet c", "sink blocked d"}, o.parked())
-		until(opened)
+		pass(10 * time.Minute)
 		require.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, b.tried)
 	})
 }
@@ -342,12 +346,13 @@ func TestCancelledDeliveriesAreNotMadeInTheMorning(t *testing.T) {
 		s := &script{}
 		intoTheFuture()
 		night := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		o.schedule("t", "k", "a", night.Add(4*time.Hour))
-		o.schedule("t", "k", "b", night.Add(5*time.Hour))
+		until(night)
+		o.schedule("t", "k", "a", night.Add(5*time.Minute))
+		o.schedule("t", "k", "b", night.Add(6*time.Minute))
 		f := o.one(forwarder.Sink{Sink: s, Hours: byDay})
 		f.flush()
 		require.Equal(t, 2, o.cancel("k", ""))
-		until(night.Add(9 * time.Hour))
+		until(night.Add(30 * time.Minute))
 		require.Empty(t, s.given())
 		require.Empty(t, o.parked())
 		f.end()
