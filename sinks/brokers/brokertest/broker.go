@@ -8,11 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -125,26 +125,50 @@ func find(debianPackage string, programs ...string) (string, error) {
 	return "", fmt.Errorf("%s %w: apt-get install %[1]s", debianPackage, ErrMissing)
 }
 
-// firstPort is the first port of this process, and drawn is how many it has tried.
-var (
-	firstPort = 15000 + rand.Uint32N(4000)
-	drawn     atomic.Uint32
+// The ports are below those that systems assign to connections, and other tests have others. They are cut into blocks.
+const (
+	firstPort = 15000
+	lastPort  = 19000
+	blockSize = 250
 )
 
-// freeAddress returns an address with a free port of the loopback interface, a different one each time. The port is
-// below those that systems assign to connections, and other tests have others, so that nothing takes it before the broker.
+// block claims a block for this process, so that no other one takes a port while a broker restarts: until the process
+// ends, it listens at the block's first port.
+var block = sync.OnceValues(func() (net.Listener, error) {
+	for n := firstPort; n < lastPort; n += blockSize {
+		claim, err := listen(n)
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return claim, err
+		}
+	}
+	return nil, fmt.Errorf("too many processes have brokers: no free port between %d and %d, in steps of %d", firstPort, lastPort, blockSize)
+})
+
+// drawn is how many ports of its block this process has tried.
+var drawn atomic.Uint32
+
+// freeAddress returns an address with a free port of the loopback interface, a different one each time.
 func freeAddress() (string, error) {
-	for {
-		address := fmt.Sprintf("127.0.0.1:%d", firstPort+drawn.Add(1)%1000)
-		listener, err := net.Listen("tcp", address)
+	claim, err := block()
+	if err != nil {
+		return "", err
+	}
+	first := claim.Addr().(*net.TCPAddr).Port + 1
+	for range blockSize {
+		listener, err := listen(first + int(drawn.Add(1)%(blockSize-1)))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
 			return "", err
 		}
-		return address, listener.Close()
+		return listener.Addr().String(), listener.Close()
 	}
+	return "", fmt.Errorf("none of the %d ports after %s is free", blockSize-1, claim.Addr())
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
 func port(address string) string {

@@ -1,8 +1,11 @@
 package brokertest
 
 import (
+	"net"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,4 +35,21 @@ func TestAProcessEndsWithWhatItStarted(t *testing.T) {
 	require.NoError(t, p.kill())
 	require.Eventually(t, func() bool { return p.signal(0) != nil }, timeout, timeout/1000, "its process group still runs")
 	require.NoError(t, p.stop(), "it has already ended")
+}
+
+func TestPortsOfAProcessAreItsOwn(t *testing.T) {
+	t.Parallel()
+	claim, err := block()
+	require.NoError(t, err)
+	_, err = net.Listen("tcp", claim.Addr().String())
+	require.ErrorIs(t, err, syscall.EADDRINUSE, "another process would take the next block")
+	first := claim.Addr().(*net.TCPAddr).Port
+	for range 2 * blockSize {
+		address, err := freeAddress()
+		require.NoError(t, err)
+		number, err := strconv.Atoi(port(address))
+		require.NoError(t, err)
+		require.Greater(t, number, first)
+		require.Less(t, number, first+blockSize)
+	}
 }
