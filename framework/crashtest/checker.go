@@ -253,6 +253,9 @@ func (h *history) violation(broken Broken, id string) Violation {
 	} else {
 		detail += ", not in the log"
 	}
+	if h.upstream != nil {
+		detail += fmt.Sprintf(", %d times upstream", h.upstream[id])
+	}
 	for _, i := range found.deliveries {
 		d := &h.deliveries[i]
 		detail += fmt.Sprintf(", delivered by forwarder %d as number %d after %s", d.by, i+1, d.at.Sub(h.deliveries[0].at).Round(time.Millisecond))

@@ -137,6 +137,11 @@ func (h *harness) run(ctx context.Context) error {
 	h.report.Faults = append(h.report.Faults, stalls()...)
 	slices.SortFunc(h.report.Faults, func(a, b Fault) int { return a.began.Compare(b.began) })
 	past := history{published: h.ledger.items, log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
+	if h.config.Upstream != nil && pending == "" { // again, since the other stage went on until the last of these deliveries
+		if past.upstream, err = h.config.Upstream(ctx); err != nil {
+			return err
+		}
+	}
 	if err := h.db.QueryRowContext(ctx, `SELECT coalesce(sum(a.count), 0) FROM outbox_actions a WHERE a.action = 'replay'`).Scan(&past.replayed); err != nil {
 		return err
 	}
@@ -203,7 +208,7 @@ func (h *harness) begin(ctx context.Context) (err error) {
 }
 
 // awaitIdle waits until nothing is pending, or Config.Calm is over. It returns what is still
-// pending, and the last result of Config.Upstream.
+// pending, and the last result of Config.Upstream until then.
 func (h *harness) awaitIdle(ctx context.Context) (upstream map[string]int, pending string) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Calm)
 	defer cancel()
