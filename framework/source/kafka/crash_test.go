@@ -146,7 +146,7 @@ func (s *stages) command(name string, args ...string) *exec.Cmd {
 	s.t.Cleanup(func() {
 		require.NoError(s.t, log.Close())
 		if text, err := os.ReadFile(log.Name()); err == nil && s.t.Failed() {
-			s.t.Logf("%s ends with %s", name, text[max(0, len(text)-2000):])
+			s.t.Logf("%s ends with %s", name, text[max(0, len(text)-20_000):])
 		}
 	})
 	command := exec.Command(s.binary, args...)
