@@ -21,11 +21,11 @@ type dialect struct {
 
 var _ tables.Dialect = (*dialect)(nil)
 
-// Limit makes the argument a part of an expression: SQLite looks at a plain argument of LIMIT when it plans, and plans
-// again at each use of the prepared statement.
 // KeySlot returns the slot as the log computes it.
 func (*dialect) KeySlot() string { return "0" }
 
+// Limit makes the argument a part of an expression: SQLite looks at a plain argument of LIMIT when it plans, and plans
+// again at each use of the prepared statement.
 func (*dialect) Limit() string { return `LIMIT 0 +` }
 
 // Locking returns nothing: there is one writer at a time.
