@@ -145,13 +145,13 @@ func isLikeZone(text string) bool {
 
 func timeOfDay(p *Problems, at, text string) (since time.Duration, ok bool) {
 	t, err := time.Parse("15:04", text)
-	switch text {
-	case "":
-		p.Require(false, "%s is missing: write a time of day, such as 08:00", at)
-	case "24:00":
-		p.Require(false, "%s is %q: use 00:00 for midnight", at, text)
-	default:
-		p.Require(err == nil, "%s is %q: use a time of day, such as 08:00", at, text)
+	switch {
+	case text == "":
+		p.Add(fmt.Errorf("%s is missing: write a time of day, such as 08:00", at))
+	case text == "24:00":
+		p.Add(fmt.Errorf("%s is %q: use 00:00 for midnight", at, text))
+	case err != nil:
+		p.Add(fmt.Errorf("%s is %q: use a time of day, such as 08:00", at, text))
 	}
 	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, err == nil
 }
