@@ -57,6 +57,16 @@ func TestTheReportSaysWhenTheLongestGapEnded(t *testing.T) {
 	require.Equal(t, 7500*time.Millisecond, r.GapEnded, "after the first delivery")
 }
 
+func TestARepeatSaysHowOftenItsNotificationIsUpstream(t *testing.T) {
+	t.Parallel()
+	past := sound()
+	past.upstream = map[string]int{"a1": 2}
+	past.deliveries = append(past.deliveries, delivery{"a1", "a", 1, 0, at(15)}, delivery{"a1", "a", 1, 0, at(16)})
+	found := past.judge(limits)
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Detail, "number 1 of its key, 2 times upstream, delivered by")
+}
+
 func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

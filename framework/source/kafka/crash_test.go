@@ -40,7 +40,7 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	require.NoError(t, err, "%s", output)
 
 	var harm sync.WaitGroup
-	harm.Go(func() { // it begins well before the calm, after which missing records count as lost
+	harm.Go(func() { // on a busy machine it ends in the calm, which lasts until all records have arrived
 		for range 2 {
 			if !pace.Sleep(t.Context(), crashTime/6) {
 				return
