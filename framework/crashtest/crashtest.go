@@ -27,6 +27,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -237,16 +238,16 @@ func (h *harness) look(ctx context.Context) (pending string, err error) {
 	if h.config.Upstream == nil {
 		return "", nil
 	}
-	awaited, err := h.config.Upstream(ctx)
+	upstream, err := h.config.Upstream(ctx)
 	if err != nil {
 		return "", err
 	}
-	all := len(awaited)
+	awaited := maps.Clone(upstream)
 	for _, d := range h.sink.taken() {
 		delete(awaited, d.id)
 	}
 	if len(awaited) > 0 {
-		pending = fmt.Sprintf("%d of %d notifications that are upstream", len(awaited), all)
+		pending = fmt.Sprintf("%d of %d notifications that are upstream", len(awaited), len(upstream))
 	}
 	return pending, nil
 }
