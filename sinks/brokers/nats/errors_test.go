@@ -2,6 +2,7 @@ package nats
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -39,4 +40,15 @@ func TestErrorsHaveTheirClasses(t *testing.T) {
 		require.Equal(t, c.want, sinktest.Class(err), "%v", c.err)
 		require.ErrorIs(t, err, c.err)
 	}
+}
+
+func TestWithoutAConnectionTheErrorSaysWhy(t *testing.T) {
+	t.Parallel()
+	c := &connection{away: new(atomic.Pointer[error])}
+	require.Equal(t, ErrNotConnected, c.explain(nats.ErrReconnectBufExceeded))
+	c.away.Store(new(nats.ErrAuthorization))
+	err := c.explain(nats.ErrReconnectBufExceeded)
+	require.ErrorIs(t, err, ErrNotConnected)
+	require.ErrorIs(t, err, nats.ErrAuthorization)
+	require.Equal(t, nats.ErrTimeout, c.explain(nats.ErrTimeout))
 }

@@ -196,7 +196,7 @@ func (b broker) testUser(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The server comes back with another password.
+// The server comes back with another password. The connection is refused then, and so is the one that replaces it.
 func TestAConnectionThatIsRefusedLaterSaysWhy(t *testing.T) {
 	server := brokertest.Start(t, brokertest.StartNATS)
 	broker{server.URL}.stream(t, asItIs)
@@ -218,7 +218,6 @@ func TestAConnectionThatIsRefusedLaterSaysWhy(t *testing.T) {
 		require.NotContains(t, err.Error(), "buffer")
 		return errors.Is(err, client.ErrAuthorization)
 	}, kindtest.Patience, 20*time.Millisecond)
-	require.ErrorIs(t, err, nats.ErrNotConnected)
 }
 
 // TestTLS starts a server with a certificate: a NATS connection begins in clear text and then
