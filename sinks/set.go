@@ -33,6 +33,8 @@ type Instance struct {
 	// Types are the program's notification types, for sinks that decode payloads to Go
 	// values.
 	Types *registry.Registry
+	// Contracts are the schemas of the program's types and of those in the configuration; nil: none.
+	Contracts Contracts
 	// HTTPClient makes the requests of sinks that speak HTTP, instead of a client that the
 	// sink makes. Settings of connections in the sink's configuration (proxy, tls, guard)
 	// are then refused, because they belong to the client.
