@@ -24,6 +24,9 @@ type definition struct {
 	key         func(p any) string // nil without an ordering key
 	upcasters   []upcaster         // from the versions oldest to version-1
 	value       func(p any) any    // converts p to goType
+
+	about   Description
+	schemas map[int]string // given JSON Schemas by version
 }
 
 func newDefinition[T any](name string) *definition {
@@ -77,7 +80,7 @@ func (d *definition) check() []error {
 	if d.oldest < 1 || d.oldest > d.version {
 		return append(problems, fmt.Errorf("%w: oldest version %d is outside 1..%d", notification.ErrInvalid, d.oldest, d.version))
 	}
-	return append(problems, d.checkUpcasters()...)
+	return append(append(problems, d.checkUpcasters()...), d.checkDescription()...)
 }
 
 func (d *definition) checkSerializer(t reflect.Type) error {

@@ -16,6 +16,8 @@ type Info struct {
 	ContentType string
 	// HasKey reports whether the type has an ordering key; see [Key].
 	HasKey bool
+	// Description is that of [Describe]. Its Examples must not be changed.
+	Description Description
 }
 
 func (d *definition) info() Info {
@@ -27,5 +29,6 @@ func (d *definition) info() Info {
 		Aliases:     slices.Sorted(slices.Values(d.aliases)),
 		ContentType: d.contentType,
 		HasKey:      d.key != nil,
+		Description: d.about,
 	}
 }

@@ -1,0 +1,72 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/contract"
+	"github.com/waybill-go/waybill/registry"
+)
+
+// Money is an amount in a currency.
+type Money struct {
+	// Cents is the amount.
+	Cents    int64
+	Currency string `jsonschema:"enum=EUR,enum=USD"` // by ISO 4217
+}
+
+type base struct {
+	ID   string    `json:"id"`
+	Made time.Time `json:"made"`
+}
+
+type optionalPart struct{ Note string }
+
+type tree struct {
+	Name     string           `json:"name"`
+	Children []*tree          `json:"children"`
+	By       map[string]*tree `json:"by,omitempty"`
+}
+
+type everything struct {
+	base
+	*optionalPart
+	Total   Money           `json:"total"`
+	Also    *Money          `json:"also"`
+	Maybe   *Money          `json:"maybe,omitempty"`
+	Lines   []Money         `json:"lines"`
+	Labels  map[string]int8 `json:"labels"`
+	ByDay   map[int]string  `json:"by_day"`
+	Raw     json.RawMessage `json:"raw"`
+	Any     any             `json:"any"`
+	Big     *big.Int        `json:"big"`
+	Blob    []byte          `json:"blob"`
+	Four    [4]uint16       `json:"four"`
+	Quoted  int             `json:"quoted,string"`
+	Zero    time.Time       `json:"zero,omitzero"`
+	Always  Money           `json:"always,omitempty"`
+	Hidden  string          `json:"-"`
+	Tree    tree            `json:"tree"`
+	private string
+	Inner   struct{ A *int } `json:"inner"`
+}
+
+func schemaOf[T any](t *testing.T, options ...registry.TypeOption) string {
+	t.Helper()
+	types := registry.New()
+	require.NoError(t, registry.Register[T](types, "it", options...))
+	set, err := contract.FromTypes(types)
+	require.NoError(t, err)
+	c, ok := set.Of("it", 1)
+	require.True(t, ok)
+	return string(c.Text)
+}
+
+func TestShow(t *testing.T) {
+	t.Log(schemaOf[everything](t, registry.Describe(registry.Description{Title: "Everything", Text: "all", Owner: "x", Examples: []any{everything{Total: Money{1, "EUR"}, Always: Money{2, "USD"}, Lines: []Money{{3, "EUR"}}}}})))
+	t.Log(schemaOf[tree](t))
+}
