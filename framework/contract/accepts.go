@@ -127,7 +127,7 @@ var alike = []struct{ keyword, of string }{
 func (c *comparison) acceptsKeywords(reader, writer map[string]any, field string) {
 	for _, k := range alike {
 		before, ok := reader[k.keyword]
-		if !ok || k.of != "" && !canBe(writer, k.of) || reflect.DeepEqual(meaning(before, true), meaning(writer[k.keyword], true)) {
+		if !ok || k.of != "" && !canBe(writer, k.of) || reflect.DeepEqual(meaning(before), meaning(writer[k.keyword])) {
 			continue
 		}
 		value := k.keyword

@@ -31,11 +31,12 @@ func (c Compatibility) Valid() bool {
 
 // Break is a change that breaks a contract.
 type Break struct {
-	About
+	Type    string `json:"type"`
+	Version int    `json:"version"`
 	// Field is the path of the field, such as lines[].price; "" for the type or the payload as a whole.
-	Field string
+	Field string `json:"field,omitempty"`
 	// Text is a sentence with what has changed, whom it breaks and what to do.
-	Text string
+	Text string `json:"text"`
 }
 
 // String returns the sentence.
@@ -70,29 +71,45 @@ func Compare(published, next *Set, keep Compatibility) []Break {
 
 // Same reports whether two contracts mean the same: they may differ in descriptions and examples.
 func Same(a, b *Contract) bool {
-	return reflect.DeepEqual(meaning(a.object, true), meaning(b.object, true)) && a.Key == b.Key && a.Former == b.Former && a.ContentType == b.ContentType
+	return reflect.DeepEqual(meaning(a.object), meaning(b.object)) && a.Key == b.Key && a.Former == b.Former && a.ContentType == b.ContentType
 }
 
 // annotations are the keywords that do not say which payloads fit.
 var annotations = []string{"$schema", "$id", "$comment", "title", "description", "default", "deprecated", "readOnly", "writeOnly", "examples"}
 
-// meaning returns a schema without its annotations. Members of properties and $defs are no keywords.
-func meaning(v any, isSchema bool) any {
+// meaning returns a schema without its annotations.
+func meaning(schema any) any {
+	return without(schema, true, func(keyword string) bool {
+		return slices.Contains(annotations, keyword) || strings.HasPrefix(keyword, "x-")
+	})
+}
+
+// lenient returns a schema without required fields.
+func lenient(schema map[string]any) map[string]any {
+	return objectOf(without(schema, true, func(keyword string) bool { return keyword == "required" }))
+}
+
+// without returns a copy of a schema without some keywords. Members of properties and $defs are no keywords,
+// and values are no schemas.
+func without(v any, isSchema bool, dropped func(keyword string) bool) any {
 	switch v := v.(type) {
 	case map[string]any:
 		kept := make(map[string]any, len(v))
 		for name, value := range v {
-			if isSchema && (slices.Contains(annotations, name) || strings.HasPrefix(name, "x-")) {
-				continue
+			switch {
+			case isSchema && dropped(name):
+			case isSchema && slices.Contains([]string{"enum", "const", "examples", "default"}, name):
+				kept[name] = value
+			default:
+				names := isSchema && slices.Contains([]string{"properties", "$defs", "patternProperties", "dependentSchemas"}, name)
+				kept[name] = without(value, !names, dropped)
 			}
-			names := isSchema && slices.Contains([]string{"properties", "$defs", "patternProperties", "dependentSchemas"}, name)
-			kept[name] = meaning(value, !names && name != "enum" && name != "const")
 		}
 		return kept
 	case []any:
 		kept := make([]any, len(v))
 		for i, value := range v {
-			kept[i] = meaning(value, isSchema)
+			kept[i] = without(value, isSchema, dropped)
 		}
 		return kept
 	}
@@ -101,7 +118,7 @@ func meaning(v any, isSchema bool) any {
 
 // missing describes a version that the new contracts do not have, or only under another name.
 func missing(old, renamed *Contract, next *Set) Break {
-	b := Break{About: old.About}
+	b := Break{Type: old.Type, Version: old.Version}
 	switch {
 	case renamed != nil:
 		b.Text = fmt.Sprintf("%s is now %s: consumers look for %s; keep the name, publish both, or set compat", old.Type, renamed.Type, old.Type)
@@ -118,7 +135,7 @@ func missing(old, renamed *Contract, next *Set) Break {
 // compareAbout compares what is not in the schema itself.
 func compareAbout(old, c *Contract) (breaks []Break) {
 	add := func(format string, args ...any) {
-		breaks = append(breaks, Break{About: old.About, Text: old.String() + fmt.Sprintf(format, args...)})
+		breaks = append(breaks, Break{Type: old.Type, Version: old.Version, Text: old.String() + fmt.Sprintf(format, args...)})
 	}
 	if old.Key && !c.Key {
 		add(" no longer has an ordering key: consumers rely on the order; add registry.Key, or set compat")
@@ -175,7 +192,7 @@ func (c *comparison) report(field, inForward, inBackward string) {
 		text = inBackward
 	}
 	text = fmt.Sprintf("%s %s; publish v%d with an upcaster, or set compat", subject, text, c.about.Version+1)
-	c.breaks = append(c.breaks, Break{c.about, field, text})
+	c.breaks = append(c.breaks, Break{c.about.Type, c.about.Version, field, text})
 }
 
 func (c *comparison) consumers() string { return fmt.Sprintf("consumers of v%d", c.about.Version) }

@@ -65,4 +65,3 @@ func schemaOf[T any](t *testing.T, options ...registry.TypeOption) string {
 	require.True(t, ok)
 	return string(c.Text)
 }
-
