@@ -114,7 +114,7 @@ func (c *Contract) validate(by *compiled, object map[string]any, payload []byte)
 
 // compile compiles a schema, which checks it. A schema in several files is refused: nothing is fetched.
 func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
-	const address = "contract.json"
+	const address = "urn:contract"
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
@@ -125,6 +125,10 @@ func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrSchema, name, err)
 	}
 	schema, err := compiler.Compile(address)
+	var wrong *jsonschema.ValidationError
+	if invalid := (*jsonschema.SchemaValidationError)(nil); errors.As(err, &invalid) && errors.As(invalid.Err, &wrong) {
+		return nil, fmt.Errorf("%w: %s: it is not a JSON Schema (2020-12): %s", ErrSchema, name, explain(wrong))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrSchema, name, err)
 	}

@@ -38,7 +38,9 @@ func describe(t reflect.Type, from *sources) ([]byte, error) {
 		d.correct(found, s.Definitions)
 	}
 	name := d.names[t]
-	if root := s.Definitions[name]; root != nil {
+	if name == "" {
+		d.elements(s, t)
+	} else if root := s.Definitions[name]; root != nil {
 		delete(s.Definitions, name)
 		root.Version, root.Definitions = s.Version, s.Definitions
 		s = root
@@ -219,6 +221,9 @@ func (d *describer) name() {
 func (d *describer) promoted(t reflect.Type) (fields []reflect.StructField) {
 	for _, f := range fieldsOf(t) {
 		f.Anonymous = false
+		if !f.quoted {
+			f.Tag = reflect.StructTag(strings.Replace(string(f.Tag), ",string", "", 1)) // it has no effect
+		}
 		fields = append(fields, f.StructField)
 	}
 	return fields
@@ -270,15 +275,10 @@ func (d *describer) correct(t reflect.Type, all jsonschema.Definitions) {
 
 // nullable returns the schema of a value of type t, which may be null if it can be nil.
 func (d *describer) nullable(s *jsonschema.Schema, t reflect.Type, omitted bool) *jsonschema.Schema {
-	null := !omitted
-	switch {
-	case t.Kind() == reflect.Pointer:
-		for t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-	case t.Kind() == reflect.Slice && t != rawMessageType, t.Kind() == reflect.Map:
-	default:
-		null = false
+	null := canBeNil(t) && !omitted
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+		null = null || canBeNil(t) // to which the pointer points
 	}
 	if s.Ref == "" {
 		d.elements(s, t)
@@ -298,6 +298,10 @@ func (d *describer) nullable(s *jsonschema.Schema, t reflect.Type, omitted bool)
 	s.Extras["type"] = []string{s.Type, "null"}
 	s.Type = ""
 	return s
+}
+
+func canBeNil(t reflect.Type) bool {
+	return t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map
 }
 
 // elements corrects the schemas of a list's or a map's elements.

@@ -81,7 +81,7 @@ func derive(types *registry.Registry, info registry.Info, version registry.TypeV
 	}
 	for i, example := range examples {
 		if err := c.Validate(example); err != nil {
-			return nil, fmt.Errorf("%w: example %d: %w", ErrSchema, i+1, err)
+			return nil, fmt.Errorf("%w: %s: example %d: %w", ErrSchema, about, i+1, err)
 		}
 	}
 	return c, nil
