@@ -138,8 +138,11 @@ func isBytes(t reflect.Type) bool {
 // find finds the types of which a type consists, and reports those that have no schema with the path of
 // their field.
 func (d *describer) find(t reflect.Type, path string) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+	for pointer := t; t.Kind() == reflect.Pointer; {
+		if t = t.Elem(); t == pointer {
+			d.problems = append(d.problems, fmt.Errorf("field %s: %s points to itself: use another type", path, t))
+			return
+		}
 	}
 	if slices.Contains(d.found, t) || d.special(t) != nil || describesItself(t) {
 		return

@@ -279,6 +279,8 @@ func TestATypeThatWritesItselfSaysHow(t *testing.T) {
 	require.ErrorContains(t, given.Validate([]byte(`"secret"`)), "/ breaks maxLength 1")
 }
 
+type loop *loop
+
 func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 	t.Parallel()
 	type hidden struct {
@@ -293,6 +295,11 @@ func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 			}](r, "it")
 		},
 		`it v1: field F: func() cannot be JSON`: func(r *registry.Registry) error { return registry.Register[struct{ F func() }](r, "it") },
+		`it v1: field loop: contract_test.loop points to itself: use another type`: func(r *registry.Registry) error {
+			return registry.Register[struct {
+				Loop loop `json:"loop"`
+			}](r, "it")
+		},
 		`it v1: field C: complex128 cannot be JSON`: func(r *registry.Registry) error {
 			return registry.Register[struct{ C complex128 }](r, "it")
 		},
