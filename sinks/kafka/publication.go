@@ -26,7 +26,7 @@ type publication struct {
 	// encoding.
 	encoded     []byte
 	contentType string
-	record   kgo.Record // has the partition and the offset when it is stored
+	record      kgo.Record // has the partition and the offset when it is stored
 
 	previous *publication // the previous record of the key, which must be stored first
 	batch    batch        // the client's batch with the record
