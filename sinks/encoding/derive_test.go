@@ -158,8 +158,9 @@ func TestWhatDoesNotFitADerivedSchemaIsInvalid(t *testing.T) {
 		`{"id": 1, "mixed": 1}`:                             "/mixed is a number, and fits no branch",
 		`{"id": 1, "id": 2}`:                                "/id is there twice",
 		`{"id": 1`:                                          "the whole payload is not JSON",
-		`[]`:                                                "the whole payload is an array, and the schema has record",
-		"{\"id\": 1, \"list\": [\"\xff\"]}":                 "the whole payload is not UTF-8",
+		strings.Repeat("[", 502) + strings.Repeat("]", 502): "the whole payload is nested more than 500 times",
+		`[]`:                                "the whole payload is an array, and the schema has record",
+		"{\"id\": 1, \"list\": [\"\xff\"]}": "the whole payload is not UTF-8",
 	} {
 		_, err := e.Encode(t.Context(), "orders", order(payload))
 		requireClass(t, sinks.ClassInvalid, err)
@@ -264,6 +265,7 @@ func TestWhatADerivedSchemaEncodesDecodesToTheSameJSON(t *testing.T) {
 // FuzzEncode looks for payloads that the encoder accepts and that do not come back.
 func FuzzEncode(f *testing.F) {
 	f.Add([]byte(`{"id": 1, "s": "x\u00e9", "n": 1.5, "m": {"a": [1, 2]}}`))
+	f.Add([]byte(strings.Repeat("[", 5) + "true, false, null, -0.5e+10, \"\\/\\b\\n\"" + strings.Repeat("]", 5)))
 	f.Add([]byte(` {"id":1e3,"s":"\ud83d\ude00","o":{"id":9007199254740993,"s":""}}`))
 	schema := `{"type": "object", "required": ["id", "s"], "properties": {"id": {"type": "integer"}, "s": {"type": "string"}, "n": {"type": "number"},
 		"m": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}, "o": {"$ref": "#"}}}`
@@ -276,8 +278,10 @@ func FuzzEncode(f *testing.F) {
 		encoded, err := e.Encode(t.Context(), "orders", order(string(payload)))
 		if err != nil {
 			requireClass(t, sinks.ClassInvalid, err)
+			require.Equal(t, !json.Valid(payload), strings.HasSuffix(err.Error(), "is not JSON"), "%q", payload)
 			return
 		}
+		require.True(t, json.Valid(payload))
 		var v any
 		rest, err := reader.Decode(encoded[5:], &v)
 		require.NoError(t, err)

@@ -15,15 +15,167 @@ import (
 // to decode them into maps took more time than everything else, and would round numbers.
 type value []byte
 
+// maxDepth bounds the nesting of payloads, since a value is passed once for each one around it.
+const maxDepth = 500
+
 // parse checks that a payload is one JSON value. Text that Go would replace silently is refused.
 func parse(payload []byte) (value, error) {
+	c := checker{text: payload}
+	c.spaces()
+	begin := c.at
+	valid := c.value(0)
+	end := c.at
+	c.spaces()
 	switch {
-	case !json.Valid(payload):
+	case c.deep:
+		return nil, fmt.Errorf("is nested more than %d times", maxDepth)
+	case !valid || c.at < len(payload):
 		return nil, errors.New("is not JSON")
 	case !utf8.Valid(payload):
 		return nil, errors.New("is not UTF-8")
 	}
-	return bytes.TrimSpace(payload), nil
+	return payload[begin:end], nil
+}
+
+// checker checks text by the grammar of RFC 8259. encoding/json does so in three times the time, which was
+// half of that of encoding a payload in Avro.
+type checker struct {
+	text []byte
+	at   int
+	deep bool
+}
+
+func (c *checker) spaces() {
+	for c.at < len(c.text) && (c.text[c.at] == ' ' || c.text[c.at] == '\n' || c.text[c.at] == '\t' || c.text[c.at] == '\r') {
+		c.at++
+	}
+}
+
+// is passes a byte if it comes next.
+func (c *checker) is(next byte) bool {
+	if c.at < len(c.text) && c.text[c.at] == next {
+		c.at++
+		return true
+	}
+	return false
+}
+
+func (c *checker) value(depth int) bool {
+	if depth > maxDepth {
+		c.deep = true
+		return false
+	}
+	switch {
+	case c.is('"'):
+		return c.string()
+	case c.is('{'):
+		return c.list('}', func() bool {
+			if !c.is('"') || !c.string() {
+				return false
+			}
+			c.spaces()
+			if !c.is(':') {
+				return false
+			}
+			c.spaces()
+			return c.value(depth + 1)
+		})
+	case c.is('['):
+		return c.list(']', func() bool { return c.value(depth + 1) })
+	}
+	for _, name := range []string{"true", "false", "null"} {
+		if len(c.text)-c.at >= len(name) && string(c.text[c.at:c.at+len(name)]) == name {
+			c.at += len(name)
+			return true
+		}
+	}
+	return c.number()
+}
+
+// list passes members or elements, with what ends them.
+func (c *checker) list(end byte, member func() bool) bool {
+	c.spaces()
+	if c.is(end) {
+		return true
+	}
+	for {
+		if !member() {
+			return false
+		}
+		c.spaces()
+		if c.is(end) {
+			return true
+		}
+		if !c.is(',') {
+			return false
+		}
+		c.spaces()
+	}
+}
+
+// plain has the bytes that stand for themselves in a string.
+var plain = func() (plain [256]bool) {
+	for c := range plain {
+		plain[c] = c >= ' ' && c != '"' && c != '\\'
+	}
+	return plain
+}()
+
+// string passes the rest of a string.
+func (c *checker) string() bool {
+	text, at := c.text, c.at
+	for {
+		for at < len(text) && plain[text[at]] {
+			at++
+		}
+		switch {
+		case at == len(text) || text[at] < ' ':
+			return false
+		case text[at] == '"':
+			c.at = at + 1
+			return true
+		}
+		if at++; at == len(text) {
+			return false
+		}
+		switch text[at] {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		case 'u':
+			for range 4 {
+				if at++; at == len(text) || !strings.ContainsRune("0123456789abcdefABCDEF", rune(text[at])) {
+					return false
+				}
+			}
+		default:
+			return false
+		}
+		at++
+	}
+}
+
+func (c *checker) number() bool {
+	c.is('-')
+	if !c.is('0') && !c.digits() {
+		return false
+	}
+	if c.is('.') && !c.digits() {
+		return false
+	}
+	if c.is('e') || c.is('E') {
+		if !c.is('+') {
+			c.is('-')
+		}
+		return c.digits()
+	}
+	return true
+}
+
+func (c *checker) digits() bool {
+	begin := c.at
+	for c.at < len(c.text) && c.text[c.at] >= '0' && c.text[c.at] <= '9' {
+		c.at++
+	}
+	return c.at > begin
 }
 
 // kind returns the first byte, which says what the value is: { [ " t f n, and 0 for a number.

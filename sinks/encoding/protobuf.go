@@ -14,7 +14,9 @@ import (
 	"github.com/bufbuild/protocompile"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
@@ -23,7 +25,8 @@ type protobufCodec struct {
 	message protoreflect.MessageDescriptor
 	typ     protoreflect.MessageType
 	index   []int
-	digits  int // how many digits its floats and doubles are sure to keep; 0: it has none
+	partial bool // no field is required, so that this need not be checked
+	digits  int  // how many digits its floats and doubles are sure to keep; 0: it has none
 }
 
 // protoFile is the name under which the schema is compiled.
@@ -40,11 +43,44 @@ func newProtobufCodec(text, message string) (*protobufCodec, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := messageIn(files[0], message)
+	// The compiler's own descriptors look up a field's features each time that it is asked for them.
+	file, err := protodesc.NewFile(protodesc.ToFileDescriptorProto(files[0]), imports{files[0]})
 	if err != nil {
 		return nil, err
 	}
-	return &protobufCodec{found, dynamicpb.NewMessageType(found), indexOf(found), exactDigits(found, make(map[protoreflect.FullName]bool))}, nil
+	found, err := messageIn(file, message)
+	if err != nil {
+		return nil, err
+	}
+	return &protobufCodec{
+		message: found, typ: dynamicpb.NewMessageType(found), index: indexOf(found),
+		partial: isPartial(found, make(map[protoreflect.FullName]bool)), digits: exactDigits(found, make(map[protoreflect.FullName]bool)),
+	}, nil
+}
+
+// imports finds what a compiled file imports.
+type imports struct{ file protoreflect.FileDescriptor }
+
+func (i imports) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	for n := range i.file.Imports().Len() {
+		if found := i.file.Imports().Get(n); found.Path() == path {
+			return found.FileDescriptor, nil
+		}
+	}
+	return protoregistry.GlobalFiles.FindFileByPath(path)
+}
+
+func (i imports) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	for n := range i.file.Imports().Len() {
+		one := new(protoregistry.Files)
+		if err := one.RegisterFile(i.file.Imports().Get(n).FileDescriptor); err != nil {
+			return nil, err
+		}
+		if found, err := one.FindDescriptorByName(name); err == nil {
+			return found, nil
+		}
+	}
+	return nil, protoregistry.NotFound
 }
 
 // messageIn returns a message by its full name; "" means the first one.
@@ -103,7 +139,7 @@ func (c *protobufCodec) appendBinary(dst, payload []byte) ([]byte, error) {
 
 func (c *protobufCodec) append(dst, payload []byte) ([]byte, error) {
 	m := c.typ.New().Interface()
-	if err := (protojson.UnmarshalOptions{}).Unmarshal(payload, m); err != nil {
+	if err := (protojson.UnmarshalOptions{AllowPartial: c.partial}).Unmarshal(payload, m); err != nil {
 		return nil, c.misfit(payload, err)
 	}
 	if c.digits > 0 && hasDigits(payload, c.digits+1) {
@@ -115,7 +151,7 @@ func (c *protobufCodec) append(dst, payload []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	encoded, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
+	encoded, err := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.MarshalAppend(dst, m)
 	if err != nil {
 		return nil, misfits("cannot be encoded as %s", c.message.FullName())
 	}
@@ -185,6 +221,21 @@ func pointerTo(v value, offset int) string {
 		}
 	}
 	return ""
+}
+
+// isPartial reports whether no field is required, as only proto2 and editions have them.
+func isPartial(m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
+	if seen[m.FullName()] {
+		return true
+	}
+	seen[m.FullName()] = true
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		if f.Cardinality() == protoreflect.Required || f.Message() != nil && !isPartial(f.Message(), seen) {
+			return false
+		}
+	}
+	return true
 }
 
 // exactDigits returns how many digits the floats and doubles of a message are sure to keep (IEEE 754); 0 if it
