@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -197,13 +195,8 @@ func (r *registry) explain(ctx context.Context, doing, subject string, schema sr
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		kind, hint = ErrRegistry, "; is encoding.registry.auth right, and may it do this?"
 	case code == http.StatusConflict:
-		kind = ErrRefused
-		details := r.incompatibilities(ctx, subject, schema)
-		said = strings.Join(append([]string{said}, details...), "; ")
-		if rules := rulesIn(said); len(rules) > 0 {
-			hint = ", by its rules " + strings.Join(rules, ", ")
-		}
-		hint += "; change the schema, or the compatibility of the subject"
+		kind, hint = ErrRefused, "; change the schema, or the compatibility of the subject"
+		said = strings.Join(append([]string{said}, r.incompatibilities(ctx, subject, schema)...), "; ")
 	case code == http.StatusUnprocessableEntity:
 		kind = ErrRefused
 	default:
@@ -213,7 +206,12 @@ func (r *registry) explain(ctx context.Context, doing, subject string, schema sr
 	if answer.ErrorCode != 0 && answer.ErrorCode != answer.StatusCode {
 		status += fmt.Sprintf(", error %d", answer.ErrorCode)
 	}
-	return sinks.Unavailable(sinks.WithAnswer(fmt.Errorf("%w: %s: %s%s", kind, doing, status, hint), r.clean(said)))
+	explained := fmt.Errorf("%w: %s: %s%s", kind, doing, status, hint)
+	if errors.Is(kind, ErrRefused) {
+		// No delivery is parked that could show an answer, and the registry has seen only the schema.
+		return sinks.Unavailable(fmt.Errorf("%w: %s", explained, r.clean(said)))
+	}
+	return sinks.Unavailable(sinks.WithAnswer(explained, r.clean(said)))
 }
 
 // clean returns the registry's own words for an error: on one line, cut off and without credentials.
@@ -227,19 +225,6 @@ func (r *registry) incompatibilities(ctx context.Context, subject string, schema
 		return nil
 	}
 	return result.Messages
-}
-
-// rule is how registries write the rules of compatibility, such as READER_FIELD_MISSING_DEFAULT_VALUE.
-var rule = regexp.MustCompile(`\b[A-Z]{3,}(?:_[A-Z]{2,})+\b`)
-
-// maxRules is how many rules an error names.
-const maxRules = 5
-
-func rulesIn(said string) []string {
-	found := rule.FindAllString(said, 10*maxRules)
-	slices.Sort(found)
-	found = slices.Compact(found)
-	return found[:min(len(found), maxRules)]
 }
 
 // parseRetryAfter parses the header, which has seconds or a time: RFC 9110, section 10.2.3.
