@@ -60,7 +60,17 @@ type Contract struct {
 type compiled struct {
 	once   sync.Once
 	schema *jsonschema.Schema
+	quick  *quick
 	err    error
+}
+
+func (c *compiled) compile(name string, object map[string]any) error {
+	c.once.Do(func() {
+		if c.schema, c.err = compile(name, object); c.err == nil {
+			c.quick = newQuick(c.schema, make(map[*jsonschema.Schema]*quick))
+		}
+	})
+	return c.err
 }
 
 // Title returns the schema's title, or "".
@@ -94,9 +104,11 @@ func (c *Contract) validate(by *compiled, object map[string]any, payload []byte)
 	if c.ContentType != "" {
 		return nil
 	}
-	by.once.Do(func() { by.schema, by.err = compile(c.About.String(), object) })
-	if by.err != nil {
-		return by.err
+	if err := by.compile(c.About.String(), object); err != nil {
+		return err
+	}
+	if by.quick.recognizes(payload) {
+		return nil
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
 	if err != nil {
@@ -152,8 +164,7 @@ func parse(about About, document []byte) (*Contract, error) {
 		return nil, fmt.Errorf("%w: %s: the document is not a JSON object", ErrSchema, about)
 	}
 	c := &Contract{About: about, object: object, Text: document}
-	c.schema.once.Do(func() { c.schema.schema, c.schema.err = compile(about.String(), object) })
-	return c, c.schema.err
+	return c, c.schema.compile(about.String(), object)
 }
 
 // Set is the contracts of a program. The zero value is empty. Its methods are safe for concurrent use,

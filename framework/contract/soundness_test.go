@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/framework/contract"
@@ -182,6 +183,65 @@ func TestWhatBreaksNothingIsReadByConsumers(t *testing.T) {
 	})
 	if accepted == 0 {
 		t.Error("no change was compatible")
+	}
+}
+
+func TestWhatIsRecognizedQuicklyFits(t *testing.T) {
+	t.Parallel()
+	recognized, fit := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s, other := schemas(t, 3), schemas(t, 3)
+		s["$defs"] = object{"one": schemas(t, 1), "two": object{"type": "string", "format": "date-time"}}
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := new(contract.Set)
+		if err := set.Add(contract.About{Type: "t", Version: 1}, text); err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []object{s, other} {
+			payload, _ := json.Marshal(values(t, of, s["$defs"].(object), 8))
+			payload = append(payload, rapid.SampledFrom([]string{"", " ", "x", "}"}).Draw(t, "rest")...)
+			quickly, accepted := contract.Recognizes(set.All()[0], payload)
+			if quickly && !accepted {
+				t.Fatalf("%s does not fit %s", payload, text)
+			}
+			if accepted {
+				fit++
+			}
+			if quickly {
+				recognized++
+			}
+		}
+	})
+	if recognized < fit/3 {
+		t.Errorf("of %d payloads that fit, %d are recognized", fit, recognized)
+	}
+}
+
+func TestOddPayloadsAreNotRecognizedByMistake(t *testing.T) {
+	t.Parallel()
+	for schema, payloads := range map[string][]string{
+		`{"type": "integer"}`:                             {`1.0`, `1e2`, `1.5`, `01`, `+1`, `NaN`, `9223372036854775808`, `-`, `1 2`},
+		`{"type": "number", "minimum": 0, "maximum": 10}`: {`-1`, `10.5`, `11`, `99999999999999999999`, `"5"`},
+		`{"type": "string", "maxLength": 2}`:              {`"ößü"`, `"\u00"`, "\"a\x01\"", `"\ud800"`, `'a'`, `"abc"`},
+		`{"enum": ["a", 1, null]}`:                        {`"b"`, `1`, `null`, `2`, `["a"]`, `{}`},
+		`{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}`: {
+			`{"a": 1, "a": "x"}`, `{"a": "x", "a": 1}`, `{"b": 1}`, `{"\u0061": "x"}`, `{"a": 1,}`, `{a: 1}`, `[]`, `{"a": 1}}`, ``,
+		},
+		`{"type": "string", "format": "date-time"}`:       {`"2026-02-30T00:00:00Z"`, `"yesterday"`, `7`},
+		`{"type": "string", "contentEncoding": "base64"}`: {`"###"`, `"YQ"`},
+		`{"anyOf": [{"type": "string"}, {"minimum": 3}]}`: {`2`, `4`, `true`, `"a"`},
+		`{"not": {}}`: {`1`}, `{"properties": {"a": false}}`: {`{"a": 1}`}, `{"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}`: {`[1]`},
+	} {
+		set := new(contract.Set)
+		require.NoError(t, set.Add(contract.About{Type: "t", Version: 1}, []byte(schema)))
+		for _, payload := range payloads {
+			if quickly, accepted := contract.Recognizes(set.All()[0], []byte(payload)); quickly {
+				require.True(t, accepted, "%s by %s", payload, schema)
+			}
+		}
 	}
 }
 
