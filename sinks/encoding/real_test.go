@@ -2,6 +2,7 @@ package encoding_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"testing"
 
@@ -29,7 +30,9 @@ func realClient(t *testing.T) *sr.Client {
 	if os.Getenv(realRegistry) == "" {
 		t.Skipf("needs a registry at %s; .ci/test-registry starts one", realRegistry)
 	}
-	client, err := sr.NewClient(sr.URLs(os.Getenv(realRegistry)))
+	transport := new(http.Transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	client, err := sr.NewClient(sr.URLs(os.Getenv(realRegistry)), sr.HTTPClient(&http.Client{Transport: transport}))
 	require.NoError(t, err)
 	return client
 }
