@@ -114,7 +114,10 @@ func (d *asyncAPI) add(o Outlet) {
 		channel["parameters"] = parameters
 	}
 	operation := object{"action": "send", "channel": reference("channels", name)}
-	trait := object{"headers": headersOf(its.Headers)}
+	trait := object{}
+	if len(its.Headers) > 0 {
+		trait["headers"] = headersOf(its.Headers)
+	}
 	if its.ContentType != "" {
 		trait["contentType"] = its.ContentType
 	}
@@ -158,6 +161,9 @@ func (d *asyncAPI) message(o Outlet, out Outgoing, version int) object {
 	}
 	if payload := d.payload(o, c, !reshaped); payload != nil {
 		m["payload"] = payload
+	}
+	if known && c.ContentType == "" && d.schema(c) == nil {
+		texts = append(texts, "The schema works only as a document of its own, which `waybill types export` writes.")
 	}
 	if known && !reshaped && c.ContentType != "" && o.Channel.ContentType == "" {
 		m["contentType"] = c.ContentType
@@ -262,7 +268,7 @@ func parametersOf(address string, types []string) object {
 // examplesOf returns examples for a message.
 func examplesOf(c *Contract) (examples []object) {
 	for _, example := range c.Examples() {
-		if !bytes.Contains(example, []byte(`"$ref"`)) && isObject(example) {
+		if !looksLikeReference.Match(example) && isObject(example) {
 			examples = append(examples, object{"payload": example})
 		}
 	}
@@ -335,7 +341,8 @@ func reference(path ...string) object { return object{"$ref": "#/" + strings.Joi
 var notInName = regexp.MustCompile(`[^\w.-]`)
 
 // componentName returns a name for the place of something in the document, where only ASCII letters, digits,
-// dots, dashes and underscores are legal. Names of types and sinks have no spaces.
+// dots, dashes and underscores are legal.
 func componentName(text string) string {
-	return notInName.ReplaceAllStringFunc(strings.ReplaceAll(text, " ", "."), func(r string) string { return fmt.Sprintf("_%x", r) })
+	name := strings.NewReplacer(" ", ".", ":", "-").Replace(text)
+	return notInName.ReplaceAllStringFunc(name, func(r string) string { return fmt.Sprintf("_%x", r) })
 }

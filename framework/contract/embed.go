@@ -3,6 +3,7 @@ package contract
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -20,6 +21,9 @@ func (c *Contract) embed(place string) (json.RawMessage, bool) {
 	text, err := encode(e.members(root))
 	return text, err == nil && e.fits
 }
+
+// looksLikeReference matches data that a reader of the other document would take for a reference.
+var looksLikeReference = regexp.MustCompile(`"\$ref"\s*:`)
 
 type embedder struct {
 	place string
@@ -50,11 +54,11 @@ func (e *embedder) members(all []member) (kept []member) {
 		case "$id", "$anchor", "$dynamicAnchor", "$dynamicRef":
 			e.fits = false
 		case "examples", "default":
-			if bytes.Contains(text, []byte(`"$ref"`)) {
-				continue // a reader of the other document would take it for a reference
+			if looksLikeReference.Match(text) {
+				continue
 			}
 		case "const", "enum":
-			e.fits = e.fits && !bytes.Contains(text, []byte(`"$ref"`))
+			e.fits = e.fits && !looksLikeReference.Match(text)
 		case keyword:
 		case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
 			m.value = e.named(text)

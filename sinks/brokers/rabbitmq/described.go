@@ -1,6 +1,8 @@
 package rabbitmq
 
 import (
+	"strings"
+
 	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 
 	"github.com/waybill-go/waybill/sinks"
@@ -15,6 +17,9 @@ var _ sinks.Described = (*Config)(nil)
 // Channel implements [sinks.Described].
 func (c *Config) Channel() sinks.Channel {
 	its := c.publishing().Channel("amqp", brokers.Hosts(c.URL)...)
+	if strings.HasPrefix(c.URL, "amqps:") {
+		its.Protocol = "amqps"
+	}
 	its.Text += " The address is the routing key, which in the default exchange is the name of a queue."
 	its.Headers = append([]sinks.Header{{Name: wmamqp.DefaultMessageUUIDHeaderKey, Text: "Id of the notification, also the property message-id."}}, its.Headers...)
 	exchange := map[string]any{"name": c.Exchange}
