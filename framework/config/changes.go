@@ -116,6 +116,6 @@ func (s Sink) compared() Sink {
 // rest returns the configuration without sinks, routes, schedules, databases and observe.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, nil, settings.Observe{}, Options{}, Source{}, nil
+	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader, rest.contracts = nil, nil, nil, nil, settings.Observe{}, Options{}, Source{}, nil, nil
 	return rest
 }

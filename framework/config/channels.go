@@ -13,7 +13,8 @@ import (
 // LoadChannels reads the routes, the settings of deliveries, and how consumers get them. It builds no sinks,
 // and needs neither the variables and files that the settings of sinks name, nor a database.
 func LoadChannels(source Source, options Options) (*Config, error) {
-	return read(source, options, []string{"outbox", "forwarder", "sinks", "routes"}, func(l *loader, c *Config) {
+	return read(source, options, []string{"outbox", "forwarder", "sinks", "routes", "types"}, func(l *loader, c *Config) {
+		l.checkTypes(c)
 		l.checkForwarder(c, l.checkRoutes(c))
 		aside := *l // whether the settings are right does not matter
 		aside.lenient = true
@@ -29,7 +30,7 @@ func LoadChannels(source Source, options Options) (*Config, error) {
 			sink.settings = kind.Config()
 			aside.decode(sink.With.node, reflect.ValueOf(sink.settings).Elem(), keys.Join(at, "with"))
 			if _, ok := sink.settings.(sinks.Described); !ok { // the sink may be
-				sink.Sink.Sink, _ = kind.Build(c.options.instance(name), func(settings any) error {
+				sink.Sink.Sink, _ = kind.Build(c.instance(name), func(settings any) error {
 					aside.decode(sink.With.node, reflect.ValueOf(settings).Elem(), keys.Join(at, "with"))
 					return nil
 				})

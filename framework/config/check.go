@@ -74,7 +74,7 @@ func (l *loader) buildSinks(c *Config, kind string) {
 		if !sinkName.MatchString(name) {
 			l.mistake(at, "%s: a sink's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", at)
 		}
-		sink.Sink.Sink, sink.settings = l.buildSink(sink, at, c.options.Kinds, c.options.instance(name))
+		sink.Sink.Sink, sink.settings = l.buildSink(sink, at, c.options.Kinds, c.instance(name))
 		sink.contents = contentsOf(sink.settings)
 		c.Sinks[name] = sink
 	}

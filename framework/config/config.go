@@ -28,6 +28,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
@@ -65,6 +66,9 @@ type Config struct {
 	// payload.
 	Routes route.Routes `yaml:"routes"`
 
+	// Contracts of notification types, by the type's name.
+	Types map[string]Type `yaml:"types"`
+
 	// Notifications that are published by the clock, by name. Of all forwarders with this schedule,
 	// one publishes each tick, once.
 	Schedules map[string]Schedule `yaml:"schedules"`
@@ -72,10 +76,12 @@ type Config struct {
 	// The dashboard, metrics and probes of waybill forward, over HTTP.
 	Observe settings.Observe `yaml:"observe"`
 
-	only    []string // the sinks of --sink; empty for all
-	source  Source
-	options Options
-	loader  *loader // knows where each value came from
+	only      []string // the sinks of --sink; empty for all
+	files     schemaFiles
+	contracts func() (*contract.Set, error)
+	source    Source
+	options   Options
+	loader    *loader // knows where each value came from
 }
 
 // Outbox has the names and the settings of the tables.
@@ -175,6 +181,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	its.Store, its.Fleet, its.Routes, its.Sinks = s, c.HasFleet(), c.Routes, c.destinations()
 	its.Lanes, its.Only = c.Outbox.Lanes, c.only
 	its.Retention, its.InboxRetention = retention(c.Outbox.Retention), retention(c.Outbox.InboxRetention)
+	its.Check = c.checker()
 	its.Types, its.Observer, its.TracerProvider, its.Logger = c.options.Types, c.options.Observer, c.options.TracerProvider, c.options.Logger
 	return its
 }

@@ -28,6 +28,7 @@ func (l *loader) checkAll(c *Config) {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
 	}
 	l.checkPublishing(c)
+	l.checkTypes(c)
 	l.buildSinks(c, "")
 	l.checkSchedules(c)
 	routesAreRight := l.checkRoutes(c)
@@ -89,6 +90,7 @@ func read(source Source, options Options, only []string, check func(*loader, *Co
 	l, node := newLoader(source)
 	l.only = only
 	c := &Config{source: source, options: options.withDefaults(), loader: l}
+	c.contracts = l.contracts(c)
 	if len(l.report.found) == 0 {
 		l.fill(c, node)
 		check(l, c)
@@ -124,9 +126,10 @@ func LoadAddress(source Source) (string, error) {
 // sinks, so it needs no secrets of sinks. It also works without a file, and then returns no
 // routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
-	return read(source, options, append(located, "forwarder", "sinks", "routes"), func(l *loader, c *Config) {
+	return read(source, options, append(located, "forwarder", "sinks", "routes", "types"), func(l *loader, c *Config) {
 		l.checkTables(c)
 		l.wantOne(c)
+		l.checkTypes(c)
 		if len(c.Routes) > 0 {
 			l.checkRoutes(c)
 		}
@@ -147,9 +150,15 @@ func LoadKind(source Source, options Options, kind string) (*Config, error) {
 // LoadDeliveries reads the routes and the settings of deliveries. It builds no sinks and does
 // not read the database's address, so it needs no secrets.
 func LoadDeliveries(source Source, options Options) (*Config, error) {
-	return read(source, options, []string{"outbox", "forwarder", "sinks", "routes"}, func(l *loader, c *Config) {
+	return read(source, options, []string{"outbox", "forwarder", "sinks", "routes", "types"}, func(l *loader, c *Config) {
+		l.checkTypes(c)
 		l.checkForwarder(c, l.checkRoutes(c))
 	})
+}
+
+// LoadTypes reads only types, for their contracts. It also works without a file.
+func LoadTypes(source Source, options Options) (*Config, error) {
+	return read(source, options, []string{"types"}, (*loader).checkTypes)
 }
 
 // LoadSettings decodes some keys of a sink's with into a struct and calls use, whose error is

@@ -47,6 +47,9 @@ func (o Options) withDefaults() Options {
 }
 
 // instance returns what the program provides to a sink of that name.
-func (o Options) instance(name string) sinks.Instance {
-	return sinks.Instance{Name: name, Logger: o.Logger.With("sink", name), Types: o.Types, HTTPClient: o.HTTPClient, Dial: o.Dial}
+func (c *Config) instance(name string) sinks.Instance {
+	o := c.options
+	return sinks.Instance{
+		Name: name, Logger: o.Logger.With("sink", name), Types: o.Types, Contracts: lazily(c.contracts), HTTPClient: o.HTTPClient, Dial: o.Dial,
+	}
 }

@@ -55,7 +55,7 @@ func (c *Config) Show() ([]byte, error) {
 
 // Defaults returns a configuration with all defaults.
 func Defaults() *Config {
-	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}, Schedules: map[string]Schedule{"": {}}}
+	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}, Types: map[string]Type{"": {}}, Schedules: map[string]Schedule{"": {}}}
 	c.Observe.Auth = settings.Auth{Users: map[string]settings.Login{"": {}}, Tokens: map[string]settings.Token{"": {}}}
 	filled := c.withDefaults()
 	filled.Database, filled.Forwarder.Name = Database{}, "" // these have no fixed default

@@ -53,9 +53,14 @@ type Contract struct {
 	given  map[sinks.SchemaLanguage]sinks.Schema
 	object map[string]any // Text, decoded
 
-	compile  sync.Once
-	compiled *jsonschema.Schema
-	invalid  error
+	schema, lenient compiled
+}
+
+// compiled is a schema that is compiled when it is first used.
+type compiled struct {
+	once   sync.Once
+	schema *jsonschema.Schema
+	err    error
 }
 
 // Title returns the schema's title, or "".
@@ -76,30 +81,35 @@ func (c *Contract) Examples() []json.RawMessage {
 // Validate checks a payload of JSON. Its error has the JSON Pointer of each value that is wrong, and no
 // values. Binary payloads, such as those of Protobuf, are not checked.
 func (c *Contract) Validate(payload []byte) error {
+	return c.validate(&c.schema, c.object, payload)
+}
+
+// ValidateStored is Validate for a payload that may be older than the schema of its version: it may lack
+// fields that are required, since a field can be added without a new version.
+func (c *Contract) ValidateStored(payload []byte) error {
+	return c.validate(&c.lenient, lenient(c.object), payload)
+}
+
+func (c *Contract) validate(by *compiled, object map[string]any, payload []byte) error {
 	if c.ContentType != "" {
 		return nil
 	}
-	schema, err := c.schema()
-	if err != nil {
-		return err
+	by.once.Do(func() { by.schema, by.err = compile(c.About.String(), object) })
+	if by.err != nil {
+		return by.err
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
 	if err != nil {
-		return fmt.Errorf("the payload is not JSON: %w", err)
+		return fmt.Errorf("the payload of %s is not JSON: %w", c.About, err)
 	}
 	var wrong *jsonschema.ValidationError
-	switch err := schema.Validate(value); {
+	switch err := by.schema.Validate(value); {
 	case errors.As(err, &wrong):
 		return fmt.Errorf("the payload does not fit the schema of %s: %s", c.About, explain(wrong))
 	case err != nil:
 		return fmt.Errorf("the payload does not fit the schema of %s: %w", c.About, err)
 	}
 	return nil
-}
-
-func (c *Contract) schema() (*jsonschema.Schema, error) {
-	c.compile.Do(func() { c.compiled, c.invalid = compile(c.About.String(), c.object) })
-	return c.compiled, c.invalid
 }
 
 // compile compiles a schema, which checks it. A schema in several files is refused: nothing is fetched.
@@ -138,17 +148,19 @@ func parse(about About, document []byte) (*Contract, error) {
 		return nil, fmt.Errorf("%w: %s: the document is not a JSON object", ErrSchema, about)
 	}
 	c := &Contract{About: about, object: object, Text: document}
-	if _, err := c.schema(); err != nil {
-		return nil, err
-	}
-	return c, nil
+	c.schema.once.Do(func() { c.schema.schema, c.schema.err = compile(about.String(), object) })
+	return c, c.schema.err
 }
 
 // Set is the contracts of a program. The zero value is empty. Its methods are safe for concurrent use,
 // except Add and Give.
 type Set struct {
-	types map[string]map[int]*Contract // also by alias
+	types    map[string]map[int]*Contract // also by alias
+	failures map[string]error             // why registered types have none
 }
+
+// Failure returns why a registered type has no contract of one of its versions; nil if it has all.
+func (s *Set) Failure(typ string) error { return s.failures[typ] }
 
 // Of returns the contract of a type's version; false if the set has none. typ may be an alias.
 func (s *Set) Of(typ string, version int) (*Contract, bool) {
@@ -257,6 +269,9 @@ func (s *Set) need(typ string, version int) (*Contract, error) {
 		return c, nil
 	}
 	about := About{Type: typ, Version: version}
+	if err := s.Failure(typ); err != nil {
+		return nil, fmt.Errorf("%w of %s: %w", sinks.ErrNoSchema, about, err)
+	}
 	if !s.Knows(typ) {
 		return nil, fmt.Errorf("%w of %s: give one under types in the configuration, or register the type", sinks.ErrNoSchema, about)
 	}

@@ -65,8 +65,3 @@ func schemaOf[T any](t *testing.T, options ...registry.TypeOption) string {
 	require.True(t, ok)
 	return string(c.Text)
 }
-
-func TestShow(t *testing.T) {
-	t.Log(schemaOf[everything](t, registry.Describe(registry.Description{Title: "Everything", Text: "all", Owner: "x", Examples: []any{everything{Total: Money{1, "EUR"}, Always: Money{2, "USD"}, Lines: []Money{{3, "EUR"}}}}})))
-	t.Log(schemaOf[tree](t))
-}

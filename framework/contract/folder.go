@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,26 +83,29 @@ func (s *Set) read(path, escaped, number string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSchema, err)
 	}
-	about, err := aboutIn(document)
+	about, err := Read(typ, version, document)
 	if err != nil {
 		return err
-	}
-	if about.Type == "" {
-		about.Type, about.Version = typ, version
-	}
-	if about.Type != typ || about.Version != version {
-		return fmt.Errorf("%w: it is the contract of %s: rename the file, or correct x-waybill", ErrSchema, about)
 	}
 	return s.Add(about, document)
 }
 
-// aboutIn returns the keyword x-waybill of a schema; the zero value if it has none.
-func aboutIn(document []byte) (About, error) {
+// Read returns what a schema says of itself in x-waybill, completed by the type and the version that its
+// place says; version 0 means that it says none, and is then 1 unless the schema has one. It fails with
+// [ErrSchema] if the document is no JSON Schema, or if it contradicts its place.
+func Read(typ string, version int, document []byte) (About, error) {
 	var file struct {
 		About About `json:"x-waybill"`
 	}
 	if err := json.Unmarshal(document, &file); err != nil {
 		return About{}, fmt.Errorf("%w: %w", ErrSchema, err)
 	}
-	return file.About, nil
+	about := file.About
+	about.Type = cmp.Or(about.Type, typ)
+	about.Version = cmp.Or(about.Version, version, 1)
+	if about.Type != typ || version != 0 && about.Version != version {
+		return About{}, fmt.Errorf("%w: it is the contract of %s, not of %s: rename the file, or correct x-waybill", ErrSchema, about, About{Type: typ, Version: version})
+	}
+	_, err := parse(about, document)
+	return about, err
 }

@@ -20,7 +20,7 @@ const keyword = "x-waybill"
 // Its error joins all mistakes and names the fields that JSON cannot represent or that need a given schema:
 // [ErrSchema]. The set then has the other contracts.
 func FromTypes(types *registry.Registry) (*Set, error) {
-	s := new(Set)
+	s := &Set{failures: make(map[string]error)}
 	if types == nil {
 		return s, nil
 	}
@@ -32,7 +32,10 @@ func FromTypes(types *registry.Registry) (*Set, error) {
 			if err == nil {
 				err = s.add(c)
 			}
-			problems = append(problems, err)
+			if err != nil {
+				problems = append(problems, err)
+				s.failures[info.Name] = errors.Join(s.failures[info.Name], err)
+			}
 		}
 	}
 	return s, errors.Join(problems...)

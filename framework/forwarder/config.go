@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
@@ -40,6 +42,10 @@ type Config struct {
 	// Types, if set, are the types that the application publishes. A route that matches none
 	// of them is refused, and a type without a route is logged.
 	Types *registry.Registry `yaml:"-"`
+	// Check, if set, is called with each notification before it is delivered, or collected, as it was
+	// published. Its error ends the attempt like an error of the sink, with a class of package sinks; the
+	// sink is then not called. It must be fast and safe for concurrent use.
+	Check func(ctx context.Context, e *notification.Envelope) error `yaml:"-"`
 	// Name of this forwarder in leases and logs. Default: the host's name.
 	//
 	// A process id and a random part are added, so names need not be unique.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -23,7 +24,8 @@ var goldenName = regexp.MustCompile(`^(.+)\.v(\d+)\.golden$`)
 // The folder has a file for each version of each type, such as order.placed.v2.golden. For a
 // sample whose version has no file, Golden writes one and fails, so that you review and commit
 // it. An existing file must decode to the sample. Every type needs a sample. Golden decodes
-// every file, including those of aliases and of older versions.
+// every file, including those of aliases and of older versions, and checks it against the contract of its
+// version, if the type has one; fields that were added since may be missing.
 func Golden(t testing.TB, types *registry.Registry, folder string, samples ...any) {
 	t.Helper()
 	sampled := make(map[string]bool)
@@ -40,6 +42,7 @@ func Golden(t testing.TB, types *registry.Registry, folder string, samples ...an
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.golden"))
 	require.NoError(t, err)
+	contracts, _ := contract.FromTypes(types) // of the types that have one
 	for _, file := range files {
 		parts := goldenName.FindStringSubmatch(filepath.Base(file))
 		if parts == nil {
@@ -52,6 +55,12 @@ func Golden(t testing.TB, types *registry.Registry, folder string, samples ...an
 		require.NoError(t, err)
 		if _, err := types.Decode(&notification.Envelope{ID: "golden", Type: parts[1], Version: version, Payload: payload}); err != nil {
 			t.Errorf("%s no longer decodes: %v; stored notifications of this version would be lost: register an upcaster, an alias, or the type again", file, err)
+			continue
+		}
+		if c, ok := contracts.Of(parts[1], version); ok {
+			if err := c.ValidateStored(payload); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
 		}
 	}
 }

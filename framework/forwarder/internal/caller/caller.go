@@ -39,6 +39,8 @@ type Caller struct {
 	Opener sinks.Opener
 	// Path decides which notifications go to the sink, and with which payload.
 	Path *route.Path
+	// Check returns why a notification must not be delivered; nil: all may be.
+	Check func(ctx context.Context, e *notification.Envelope) error
 	// Deliver makes one delivery.
 	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
 	// Batcher makes several deliveries; nil: the sink takes one at a time.
@@ -146,10 +148,31 @@ func (c *Caller) Call(ctx context.Context, to Batcher, deliveries []*notificatio
 	if err := c.Open(ctx); err != nil {
 		return sinks.Failed(deliveries, sinks.Unavailable(err))
 	}
-	if c.Path.Plain() {
+	if c.Path.Plain() && c.Check == nil {
 		return c.hand(ctx, to, deliveries, results, seen)
 	}
 	return c.shaped(ctx, to, deliveries, follows, seen)
+}
+
+// shape returns a notification as the routes shape it, once it is checked; nil if it is not for the sink. Its
+// errors have a class.
+func (c *Caller) shape(ctx context.Context, published *notification.Envelope) (*notification.Envelope, error) {
+	e, err := published, error(nil)
+	if !c.Path.Plain() {
+		e, err = c.Path.Shape(ctx, published)
+	}
+	if c.Check != nil && (e != nil || err != nil) {
+		if wrong := c.Check(ctx, published); wrong != nil {
+			return nil, wrong
+		}
+	}
+	switch {
+	case errors.Is(err, route.ErrNewerVersion):
+		return nil, sinks.Unknown(err)
+	case err != nil:
+		return nil, sinks.Invalid(err)
+	}
+	return e, nil
 }
 
 // shaped applies the routes before it calls the sink. A delivery from the parked table may no
@@ -163,14 +186,12 @@ func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notificat
 			results[i].Err = errBehind
 			continue
 		}
-		e, err := c.Path.Shape(ctx, d.Envelope)
+		e, err := c.shape(ctx, d.Envelope)
 		switch {
 		case ctx.Err() != nil:
 			results[i].Err = ctx.Err()
-		case errors.Is(err, route.ErrNewerVersion):
-			results[i].Err = sinks.Unknown(err)
 		case err != nil:
-			results[i].Err = sinks.Invalid(err)
+			results[i].Err = err
 		case e == nil:
 			results[i].Err = ErrPassesBy
 		default:

@@ -89,16 +89,17 @@ func (c *Caller) Collect(ctx context.Context, to Batcher, all sinks.Collection, 
 	var places []int
 	all.Members = nil
 	for i, d := range members {
-		e, err := d.Envelope, error(nil)
-		if !c.Path.Plain() { // otherwise also for a type that was taken away from the sink meanwhile
-			e, err = c.Path.Shape(ctx, d.Envelope)
-		}
+		e, err := c.shape(ctx, d.Envelope) // a plain path also for a type that was taken away from the sink meanwhile
+		class, _ := sinks.Classify(err)
 		switch {
 		case ctx.Err() != nil:
 			return sinks.Failed(members, ctx.Err())
-		case errors.Is(err, route.ErrNewerVersion):
-			return sinks.Failed(members, sinks.Unknown(err))
+		case err != nil && class != sinks.ClassInvalid && class != sinks.ClassPermanent:
+			return sinks.Failed(members, err) // in their order
 		case err != nil:
+			if is := (*sinks.Error)(nil); errors.As(err, &is) {
+				err = is.Err
+			}
 			given[i].Err = sinks.Invalid(fmt.Errorf("%w: %w", errNotShaped, err))
 		case e == nil:
 			given[i].Err = ErrPassesBy

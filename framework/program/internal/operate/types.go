@@ -35,10 +35,10 @@ With --database alone, it shows types without their sinks. --offline reads only 
 configuration, and needs no database.`,
 		Example: `  waybill types
   waybill types --all --json`,
-		Args: command.NoArguments,
+		Args: command.NoSuchCommand,
 		RunE: t.run,
 	}
-	cmd.AddCommand(newAsyncAPI(p))
+	cmd.AddCommand(newTypesExport(p), newTypesCheck(p), newAsyncAPI(p))
 	t.Add(cmd)
 	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log, and of parked deliveries, to search")
 	cmd.Flags().BoolVar(&t.all, "all", false, "search the whole log and all parked deliveries")
