@@ -17,7 +17,7 @@ var Signed = []sinks.Header{
 }
 
 // Verify says how a receiver verifies requests that are signed as Standard Webhooks.
-const Verify = "Requests are signed as [Standard Webhooks](https://www.standardwebhooks.com). Verify the headers " +
+const Verify = "Requests are signed as Standard Webhooks (https://www.standardwebhooks.com). Verify the headers " +
 	webhook.HeaderWebhookID + ", " + webhook.HeaderWebhookTimestamp + " and " + webhook.HeaderWebhookSignature +
 	" over the unchanged body with a library of that standard and your secret, and refuse old timestamps. Signatures do not cover other headers."
 
