@@ -111,7 +111,7 @@ func TestTheAsyncAPIHasEveryKindOfSinkAndNoSecrets(t *testing.T) {
 func TestTheAsyncAPIHasATitleAndAVersion(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "sinks:\n  events: {kind: kafka, with: {brokers: ['a:1'], topic: x}}\nroutes: {'*': [events]}\n")
-	require.Contains(t, asyncAPI(t, "-c", file, "--title", "Shop", "--set-version", "2.1.0"), `"title": "Shop",
+	require.Contains(t, asyncAPI(t, "-c", file, "--title", "Shop", "--api-version", "2.1.0"), `"title": "Shop",
     "version": "2.1.0"`)
 }
 

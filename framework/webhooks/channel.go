@@ -9,12 +9,10 @@ var _ sinks.Described = (*Config)(nil)
 
 // Channel implements [sinks.Described].
 func (c *Config) Channel() sinks.Channel {
-	return sinks.Channel{
+	return httpsink.Signed(sinks.Channel{
 		Protocol:    "https",
-		Text:        "A request for each notification to each endpoint that a customer has registered for its type. The addresses are the customers' own. Any 2xx accepts it. A request may come twice, with the same id.",
+		Text:        "A request for each notification to each endpoint that a customer has registered for its type. The addresses are the customers' own. Any 2xx accepts it. Each endpoint has its own secret. A request may come twice, with the same id.",
 		ContentType: "application/json",
-		Headers:     httpsink.Signed,
-		Verify:      httpsink.Verify + " Each endpoint has its own secret.",
 		Body: func(payload map[string]any) map[string]any {
 			properties := map[string]any{
 				"type":      map[string]any{"type": "string", "description": "Name of the notification's type."},
@@ -28,5 +26,5 @@ func (c *Config) Channel() sinks.Channel {
 			return map[string]any{"type": "object", "properties": properties, "required": []string{"type", "timestamp"}}
 		},
 		OperationBindings: map[string]any{"http": map[string]any{"method": "POST", "bindingVersion": "0.3.0"}},
-	}
+	})
 }

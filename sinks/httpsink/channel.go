@@ -9,17 +9,17 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/envelope"
 )
 
-// Signed are the headers of requests that are signed as Standard Webhooks, and Verify says how to verify them.
-var Signed = []sinks.Header{
-	{Name: webhook.HeaderWebhookID, Text: "Id of the delivery, the same on every attempt."},
-	{Name: webhook.HeaderWebhookTimestamp, Text: "Time of the attempt, in Unix seconds."},
-	{Name: webhook.HeaderWebhookSignature, Text: "Signatures of `id.timestamp.body`, separated by spaces: `v1,` and HMAC-SHA256, or `v1a,` and ed25519, in base64."},
+// Signed adds to a channel that its requests are signed as Standard Webhooks.
+func Signed(channel sinks.Channel) sinks.Channel {
+	channel.Headers = append(channel.Headers,
+		sinks.Header{Name: webhook.HeaderWebhookID, Text: "Id of the delivery, the same on every attempt."},
+		sinks.Header{Name: webhook.HeaderWebhookTimestamp, Text: "Time of the attempt, in Unix seconds."},
+		sinks.Header{Name: webhook.HeaderWebhookSignature, Text: "Signatures of `id.timestamp.body`, separated by spaces: `v1,` and HMAC-SHA256, or `v1a,` and ed25519, in base64."})
+	channel.Verify = "Requests are signed as Standard Webhooks (https://www.standardwebhooks.com). Verify the headers `" +
+		webhook.HeaderWebhookID + "`, `" + webhook.HeaderWebhookTimestamp + "` and `" + webhook.HeaderWebhookSignature +
+		"` over the unchanged body with a library of that standard and your secret, and refuse old timestamps. Signatures do not cover other headers."
+	return channel
 }
-
-// Verify says how a receiver verifies requests that are signed as Standard Webhooks.
-const Verify = "Requests are signed as Standard Webhooks (https://www.standardwebhooks.com). Verify the headers " +
-	webhook.HeaderWebhookID + ", " + webhook.HeaderWebhookTimestamp + " and " + webhook.HeaderWebhookSignature +
-	" over the unchanged body with a library of that standard and your secret, and refuse old timestamps. Signatures do not cover other headers."
 
 var _ sinks.Described = (*Config)(nil)
 
@@ -43,7 +43,7 @@ func (c *Config) Channel() sinks.Channel {
 	}
 	describeFormat(&channel, filled.Format)
 	if c.Secret != "" || len(c.Secrets) > 0 {
-		channel.Headers, channel.Verify = append(channel.Headers, Signed...), Verify
+		return Signed(channel)
 	}
 	return channel
 }

@@ -49,7 +49,7 @@ func schema(_ context.Context, r *request) (any, error) {
 	if err != nil || version < 1 {
 		return nil, problemOf(http.StatusBadRequest, "the version is %q: use a number from 1", r.PathValue("version"))
 	}
-	c, _ := r.Contract(name, version)
+	c, _ := target.ContractOf(r.Target, name, version)
 	if c == nil {
 		return nil, problemOf(http.StatusNotFound, "there is no contract of %s", contract.About{Type: name, Version: version})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/contract"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -125,9 +126,9 @@ func (r *request) way(typ string) *way {
 // published; nil if there is none.
 func (r *request) described(typ string) *described {
 	version, _ := strconv.Atoi(r.FormValue("version"))
-	c, all := r.Contract(typ, version)
+	c, all := target.ContractOf(r.Target, typ, version)
 	if c == nil {
-		c, all = r.Contract(typ, 0)
+		c, all = target.ContractOf(r.Target, typ, 0)
 	}
 	if c == nil {
 		return nil

@@ -40,9 +40,9 @@ type Target struct {
 	Configuration func() ([]byte, error)
 }
 
-// Contract returns the contract of a type's version, which is by default the one that is published, and all
+// ContractOf returns the contract of a type's version, which is by default the one that is published, and all
 // versions of the type, the oldest first; none if there is no contract. typ may be an alias.
-func (t *Target) Contract(typ string, version int) (shown *contract.Contract, all []*contract.Contract) {
+func ContractOf(t *Target, typ string, version int) (shown *contract.Contract, all []*contract.Contract) {
 	if t.Contracts == nil {
 		return nil, nil
 	}

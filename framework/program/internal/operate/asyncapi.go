@@ -29,7 +29,7 @@ inside the application, such as functions, are not part of it.
 The command needs no database, and no variables of secrets. A host or an address that
 comes from a variable without a value is left out.`,
 		Example: `  waybill types asyncapi > asyncapi.json
-  waybill types asyncapi --title shop --set-version 2.1.0`,
+  waybill types asyncapi --title shop --api-version 2.1.0`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			source, err := p.FileSource(cmd, flags)
@@ -46,7 +46,7 @@ comes from a variable without a value is left out.`,
 	}
 	flags.AddFile(cmd)
 	cmd.Flags().StringVar(&title, "title", title, "title of the document")
-	cmd.Flags().StringVar(&version, "set-version", version, "version of the document")
+	cmd.Flags().StringVar(&version, "api-version", version, "version of what the document describes")
 	return cmd
 }
 
