@@ -74,7 +74,7 @@ var layers = []layer{
 	{"framework/store/*", []string{"framework/internal/failpoint", "framework/internal/pace", "framework/internal/testserver", "framework/store", "framework/store/internal/driverrows", "framework/store/internal/migration", "framework/store/internal/tables", "framework/store/internal/tables/acts", "framework/store/internal/tables/looks", "framework/store/postgres/internal/catalog", "framework/store/mysql/internal/session", "framework/store/mysql/internal/spans", "framework/notification"}},
 	{"framework/route", []string{"framework/notification", "framework/store", "registry", "sinks"}},
 	{"sinks/internal/envelope", []string{"framework/notification"}},
-	{"sinks/internal/cloudevents", []string{"framework/notification", "sinks/internal/envelope"}},
+	{"sinks/internal/cloudevents", []string{"framework/notification", "sinks", "sinks/internal/envelope"}},
 	{"sinks/internal/certificates", nil},
 	{"sinks/internal/line", nil},
 	{"sinks/internal/redact", nil},

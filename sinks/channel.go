@@ -12,7 +12,7 @@ type Described interface {
 // Channel is how consumers get what a sink delivers. Everyone may read it, so it must not contain secrets,
 // users and passwords. Every field may be zero. Texts are CommonMark.
 type Channel struct {
-	// Protocol is a name that AsyncAPI knows, such as kafka, https or amqp.
+	// Protocol is its name in AsyncAPI, such as kafka or https.
 	Protocol string
 	// Hosts are the servers, each as host or host:port.
 	Hosts []string
@@ -41,7 +41,7 @@ type Header struct {
 	Optional bool
 }
 
-// NoSchema is the Body of channels whose messages have a form of their own, such as mails.
+// NoSchema is the Body of channels whose messages no schema describes, such as mails.
 func NoSchema(map[string]any) map[string]any { return nil }
 
 var value = regexp.MustCompile(`{{-?\s*\.(?:(Type|ID|Key|Version)|Metadata\.(\w+)|(?:Metadata\.Get|Meta)\s+"([\w-]+)")\s*-?}}`)

@@ -146,29 +146,25 @@ func (d *asyncAPI) versions(typ string) []int {
 func (d *asyncAPI) message(o Outlet, out Outgoing, version int) object {
 	m := object{"name": out.Type, "title": out.Type, "traits": []object{reference("components", "messageTraits", componentName(o.Sink))}}
 	c, known := d.set.Of(out.Type, version)
-	texts := []string{conditionOf(out.Rules)}
 	reshaped := slices.ContainsFunc(out.Rules, func(r Rule) bool { return r.Payload != nil })
-	switch {
-	case !known:
-		texts = append([]string{"There is no contract of this type."}, texts...)
-	default:
+	texts := []string{"There is no contract of this type.", rulesOf(out.Rules, reshaped)}
+	if known {
 		m["title"] = cmp.Or(c.Title(), c.Type) + fmt.Sprintf(", version %d", c.Version)
 		m["x-waybill"] = c.About
-		texts = append([]string{c.Description()}, append(texts, aboutVersion(c)...)...)
-	}
-	if reshaped {
-		texts = append(texts, payloadOf(out.Rules))
+		texts = append([]string{c.Description(), texts[1]}, aboutVersion(c)...)
 	}
 	if payload := d.payload(o, c, !reshaped); payload != nil {
 		m["payload"] = payload
 	}
-	if known && c.ContentType == "" && d.schema(c) == nil {
-		texts = append(texts, "The schema works only as a document of its own, which `waybill types export` writes.")
-	}
-	if known && !reshaped && c.ContentType != "" && o.Channel.ContentType == "" {
-		m["contentType"] = c.ContentType
-	}
-	if known && !reshaped && o.Channel.Body == nil {
+	switch {
+	case !known:
+	case c.ContentType != "":
+		if !reshaped && o.Channel.ContentType == "" {
+			m["contentType"] = c.ContentType
+		}
+	case d.schema(c) == nil:
+		texts = append(texts, "The schema cannot be part of this document: `waybill types export` writes it.")
+	case !reshaped && o.Channel.Body == nil:
 		if examples := examplesOf(c); len(examples) > 0 {
 			m["examples"] = examples
 		}
@@ -253,14 +249,11 @@ var parameter = regexp.MustCompile(`{([^{}]+)}`)
 func parametersOf(address string, types []string) object {
 	parameters := object{}
 	for _, found := range parameter.FindAllStringSubmatch(address, -1) {
-		switch name := found[1]; name {
-		case "Type":
-			parameters[name] = object{"description": "The notification's type.", "enum": types}
-		case "ID", "Key", "Version":
-			parameters[name] = object{"description": "The notification's " + map[string]string{"ID": "id", "Key": "ordering key", "Version": "version"}[name] + "."}
-		default:
-			parameters[name] = object{"description": "The notification's metadata `" + name + "`."}
+		described := object{"description": "The value of " + code(found[1]) + " in the notification."}
+		if found[1] == "Type" {
+			described["enum"] = types
 		}
+		parameters[found[1]] = described
 	}
 	return parameters
 }
@@ -268,46 +261,37 @@ func parametersOf(address string, types []string) object {
 // examplesOf returns examples for a message.
 func examplesOf(c *Contract) (examples []object) {
 	for _, example := range c.Examples() {
-		if !looksLikeReference.Match(example) && isObject(example) {
+		if isObject(example) {
 			examples = append(examples, object{"payload": example})
 		}
 	}
 	return examples
 }
 
-// conditionOf says under which condition a type goes to a sink.
-func conditionOf(rules []Rule) string {
-	var conditions []string
-	for _, r := range rules {
-		if r.When == "" {
-			return ""
-		}
-		conditions = append(conditions, code(r.When))
-	}
-	if len(conditions) == 0 {
-		return ""
-	}
-	return "Only when " + strings.Join(conditions, " or ") + "."
-}
-
-// payloadOf says which payloads rules make.
-func payloadOf(rules []Rule) string {
+// rulesOf says under which conditions a type goes to a sink, and with which payloads; "" if it always does.
+func rulesOf(rules []Rule, reshaped bool) string {
 	var texts []string
 	for _, r := range rules {
-		text := "the payload of the type"
-		if r.Payload != nil {
-			members := make([]string, len(r.Payload))
-			for i, name := range r.Payload {
-				members[i] = code(name)
-			}
-			text = "a payload with " + strings.Join(members, ", ")
-		}
+		var words []string
 		if r.When != "" {
-			text += " when " + code(r.When)
+			words = append(words, "when "+code(r.When))
 		}
-		texts = append(texts, text)
+		if r.Payload != nil {
+			words = append(words, "with "+code(strings.Join(r.Payload, ", "))+" as the payload")
+		}
+		if len(words) == 0 && !reshaped {
+			return ""
+		}
+		texts = append(texts, cmp.Or(strings.Join(words, " "), "always"))
 	}
-	return "The schema of the type does not apply, because a route makes another payload: " + strings.Join(texts, ", else ") + "."
+	text := "It is sent here " + strings.Join(texts, ", otherwise ") + "."
+	switch {
+	case len(rules) == 0:
+		return ""
+	case reshaped:
+		text += " So the schema of the type does not apply."
+	}
+	return text
 }
 
 // aboutVersion says what consumers must know of a version.

@@ -47,27 +47,26 @@ func TestReferencesOfASchemaPointToItsPlaceInTheDocument(t *testing.T) {
 	t.Parallel()
 	d := documentOf(t, `{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://shop.example/it",
-		"properties": {"$ref": {"$ref": "#"}, "a": {"anyOf": [{"$ref": "#/$defs/a"}, true]}, "b": {"const": "$ref"}, "default": {"items": {"$ref": "#"}}},
-		"$defs": {"a": {"not": {"$ref": "#/$defs/a"}, "default": {"$ref": "is data"}}},
-		"examples": [{"$ref": "is data"}]
+		"properties": {"$ref": {"$ref": "#"}, "$id": {"anyOf": [{"$ref": "#/$defs/a"}, true]}, "b": {"const": "$ref"}},
+		"$defs": {"a": {"not": {"$ref":   "#/$defs/a"}}}
 	}`, sinks.Channel{})
 	schema, err := json.Marshal(d.Components.Schemas["it.v1"].Schema)
 	require.NoError(t, err)
 	require.JSONEq(t, `{
-		"properties": {"$ref": {"$ref": "#/components/schemas/it.v1/schema"}, "a": {"anyOf": [{"$ref": "#/components/schemas/it.v1/schema/$defs/a"}, true]}, "b": {"const": "$ref"}, "default": {"items": {"$ref": "#/components/schemas/it.v1/schema"}}},
+		"properties": {"$ref": {"$ref": "#/components/schemas/it.v1/schema"}, "$id": {"anyOf": [{"$ref": "#/components/schemas/it.v1/schema/$defs/a"}, true]}, "b": {"const": "$ref"}},
 		"$defs": {"a": {"not": {"$ref": "#/components/schemas/it.v1/schema/$defs/a"}}}
 	}`, string(schema))
 	require.Equal(t, map[string]any{"$ref": "#/components/schemas/it.v1"}, d.Channels["events"].Messages["it.v1"].Payload)
-	require.Empty(t, d.Channels["events"].Messages["it.v1"].Examples, "a reader of the document would take the example for a reference")
 }
 
-func TestASchemaThatOnlyWorksAloneIsLeftOut(t *testing.T) {
+func TestASchemaThatCannotBePartOfTheDocumentIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{
 		`{"properties": {"a": {"$ref": "#here"}}, "$defs": {"a": {"$anchor": "here"}}}`,
 		`{"properties": {"a": {"$ref": "https://shop.example/a"}}, "$defs": {"a": {"$id": "https://shop.example/a"}}}`,
 		`{"$dynamicAnchor": "node", "properties": {"a": {"$dynamicRef": "#node"}}}`,
 		`{"properties": {"a": {"const": {"$ref": "is data"}}}}`,
+		`{"examples": [{"$ref": "is data"}]}`,
 	} {
 		d := documentOf(t, schema, sinks.Channel{})
 		require.Empty(t, d.Components.Schemas, schema)
@@ -86,8 +85,7 @@ func TestAPayloadThatARouteMakesHasNoSchema(t *testing.T) {
 	m = documentOf(t, schema, sinks.Channel{}, contract.Rule{When: "payload.a > 1", Payload: []string{"sum"}}, contract.Rule{When: "true"}).Channels["events"].Messages["it.v1"]
 	require.Nil(t, m.Payload)
 	require.Empty(t, m.Examples)
-	require.Contains(t, m.Description, "Only when `payload.a > 1` or `true`.")
-	require.Contains(t, m.Description, "a payload with `sum` when `payload.a > 1`, else the payload of the type when `true`")
+	require.Contains(t, m.Description, "It is sent here when `payload.a > 1` with `sum` as the payload, otherwise when `true`. So the schema of the type does not apply.")
 }
 
 func TestTheBodyOfAChannelHasThePayloadInIt(t *testing.T) {

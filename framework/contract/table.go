@@ -81,11 +81,6 @@ func (t *table) look(schema json.RawMessage, above []string) shape {
 	}
 	target := t.look(t.at(s.Reference), append(slices.Clone(above), s.Reference))
 	target.Text = cmp.Or(s.Text, target.Text)
-	if len(s.Properties) > 0 {
-		s.Reference = ""
-		rest, _ := json.Marshal(s)
-		target.AllOf = append(target.AllOf, rest)
-	}
 	return target
 }
 

@@ -65,14 +65,7 @@ func describeFormat(channel *sinks.Channel, format string) {
 			return map[string]any{"type": "array", "items": cloudevents.Schema(payload)}
 		}
 	case FormatBinary:
-		ce := func(name string) string { return eventHeaderPrefix + upperFirst(name) }
-		add(sinks.Header{Name: ce("specversion"), Text: "`1.0`"},
-			sinks.Header{Name: ce("id"), Text: "Id of the notification, percent-encoded."},
-			sinks.Header{Name: ce("source"), Text: "URI of the publisher."},
-			sinks.Header{Name: ce("type"), Text: "Name of its type."},
-			sinks.Header{Name: ce("time"), Text: "When it occurred.", Optional: true},
-			sinks.Header{Name: ce(cloudevents.ExtensionVersion), Text: "Version of the payload."},
-			sinks.Header{Name: ce(cloudevents.ExtensionKey), Text: "Ordering key.", Optional: true}, attempt)
+		add(append(cloudevents.Headers(eventHeaderPrefix), attempt)...)
 	default:
 		add(sinks.Header{Name: webhook.HeaderID, Text: "Id of the notification, the same on every attempt."},
 			sinks.Header{Name: webhook.HeaderType, Text: "Name of its type."},

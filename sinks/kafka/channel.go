@@ -35,16 +35,7 @@ func (c *Config) Channel() sinks.Channel {
 	}
 	if c.Format == FormatBinary {
 		channel.Text += " Headers are those of CloudEvents 1.0 in binary mode."
-		channel.Headers = []sinks.Header{
-			{Name: eventHeaderPrefix + "specversion", Text: "`1.0`"},
-			{Name: eventHeaderPrefix + "id", Text: "Id of the notification."},
-			{Name: eventHeaderPrefix + "source", Text: "`" + c.Source + "`"},
-			{Name: eventHeaderPrefix + "type", Text: "Name of its type."},
-			{Name: eventHeaderPrefix + "time", Text: "When it occurred: RFC 3339 in UTC, with microseconds.", Optional: true},
-			{Name: eventHeaderPrefix + cloudevents.ExtensionVersion, Text: "Version of the payload."},
-			{Name: eventHeaderPrefix + cloudevents.ExtensionKey, Text: "Ordering key.", Optional: true},
-			{Name: headerContentType, Text: "Content type of the payload."},
-		}
+		channel.Headers = append(cloudevents.Headers(eventHeaderPrefix), sinks.Header{Name: headerContentType, Text: "Content type of the payload."})
 	}
 	return channel
 }
