@@ -47,6 +47,7 @@ type decoder struct {
 
 	nodes, depth int
 	tooLarge     bool // nodes or depth exceeds its limit
+	lenient      bool // a reference without a value stays as it is typed
 }
 
 // place is where a key is set.
@@ -300,6 +301,9 @@ func (d *decoder) expanded(node *yaml.Node, path string) (*yaml.Node, bool) {
 		}
 		return value, problem
 	})
+	if len(problems) > 0 && d.lenient {
+		return node, true
+	}
 	for _, problem := range problems {
 		d.mistake(path, "%s: %s", path, problem)
 	}
@@ -317,6 +321,9 @@ func (d *decoder) whole(value, typed, path string) (text string, ok bool) {
 	text, brought, problem := d.outside.whole(value, typed)
 	if brought {
 		d.typed[path] = typed
+	}
+	if problem != "" && d.lenient {
+		return typed, true
 	}
 	if problem != "" {
 		d.mistake(path, "%s: %s", path, problem)

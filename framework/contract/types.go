@@ -157,12 +157,11 @@ func encode(members []member) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
+	b.WriteByte('{')
 	for i, m := range members {
-		separator := byte('{')
 		if i > 0 {
-			separator = ','
+			b.WriteByte(',')
 		}
-		b.WriteByte(separator)
 		if err := e.Encode(m.name); err != nil {
 			return nil, err
 		}

@@ -40,6 +40,9 @@ import (
 //   - Forwarder *forwarder.Forwarder: the forwarder of this process
 //   - Database string: the name of the outbox's database, if the forwarder has several
 //   - Types *registry.Registry: the types that the program has registered
+//   - Contracts func() (*contract.Set, error): the contracts of types; with an error, those that there
+//     are
+//   - Channels map[string]sinks.Channel: how consumers get the notifications of each sink
 //   - Endpoints *webhooks.Endpoints: manages customers' endpoints, if a sink is of kind webhooks
 //   - Doctor func(ctx context.Context, only ...string) []doctor.Finding: runs the checks with
 //     these ids, or all

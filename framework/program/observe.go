@@ -119,6 +119,8 @@ func (f *forward) target(e *engine) dashboard.Target {
 		Routing:       command.RoutingOf(e.config, routes),
 		Forwarder:     e.Forwarder,
 		Types:         f.Options.Types,
+		Contracts:     e.config.Contracts,
+		Channels:      e.config.Channels(),
 		Endpoints:     endpointsOf(e.config, e.store),
 		Doctor:        func(ctx context.Context, only ...string) []doctor.Finding { return f.findings(ctx, f.source, only...) },
 		Configuration: func() ([]byte, error) { return text, err },

@@ -43,6 +43,17 @@ func Secret(user *url.Userinfo) string {
 	return user.Username()
 }
 
+// Hosts returns the hosts and ports of addresses, without the rest, which may be secret.
+func Hosts(addresses ...string) []string {
+	var hosts []string
+	for _, address := range addresses {
+		if u, err := url.Parse(address); err == nil && u.Host != "" {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	return hosts
+}
+
 // ParseURL parses a broker's address, which must have one of the schemes. It adds user and password
 // unless they are empty; as separate settings they need no encoding. Its errors do not quote the
 // address, which may contain a password.

@@ -2,14 +2,17 @@ package browsertest
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -19,6 +22,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
 // newForwarder returns a forwarder that is not running.
@@ -129,6 +134,59 @@ func TestTypesShowTheirSinks(t *testing.T) {
 	b.shoot("types-way")
 	require.Contains(t, b.open("/types?type=not.routed"), "No route matches")
 	require.Contains(t, b.open("/types?type=order.*"), "invalid")
+}
+
+func TestATypeIsShownToItsConsumers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	set := new(contract.Set)
+	require.NoError(t, set.Add(contract.About{Type: "order.placed", Version: 1, Key: true, Former: true}, []byte(`{"type": "object", "properties": {"euros": {"type": "number"}}}`)))
+	require.NoError(t, set.Add(contract.About{Type: "order.placed", Version: 2, Key: true, Owner: "Checkout, checkout@shop.example", Aliases: []string{"order.created"}}, []byte(`{
+		"title": "Order placed", "description": "A customer has placed an order and paid for it.\n\nIt is published `+"`once`"+` for each order, after the payment.",
+		"type": "object", "required": ["order", "total", "lines"], "properties": {
+			"order": {"type": "string", "format": "uuid", "description": "Id of the order."},
+			"total": {"$ref": "#/$defs/money", "description": "What the customer pays, with `+"`shipping`"+`."},
+			"lines": {"type": "array", "items": {"type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}, "price": {"$ref": "#/$defs/money"}}}},
+			"note": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "What the customer wrote."}
+		},
+		"$defs": {"money": {"type": "object", "required": ["cents", "currency"], "properties": {"cents": {"type": "integer"}, "currency": {"enum": ["EUR", "USD"]}}}},
+		"examples": [{"order": "0198f6a0-0000-7000-8000-000000000000", "total": {"cents": 1290, "currency": "EUR"}, "lines": []}]
+	}`)))
+	const attack = `<script>alert(1)</script>`
+	hostile := attack + `'"/` + strings.Repeat("x", 200)
+	require.NoError(t, set.Add(contract.About{Type: hostile, Version: 1, Owner: attack, ContentType: ""}, []byte(`{
+		"title": "`+attack+`", "description": "`+attack+strings.Repeat("y", 500)+`", "properties": {"`+attack+`": {"description": "`+"`"+attack+`", "enum": ["`+attack+strings.Repeat("z", 500)+`"]}}, "examples": ["`+attack+`"]}`)))
+	routes, err := route.New(route.Routes{
+		"order.*": {{Sink: "events"}, {Sink: "partner", When: `payload.total.cents > 100`}},
+	}, []string{"events", "partner"}, nil)
+	require.NoError(t, err)
+	http := httpsink.Config{URL: "https://shop:hunter2@partner.example/hooks/hunter2", Secret: "whsec_hunter2"}
+	topic := kafka.Config{Brokers: []string{"kafka-1.example:9092", "kafka-2.example:9092"}, Topic: "shop.{{.Type}}"}
+	b := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{
+		Routing: admin.Routing{Routes: routes}, Contracts: func() (*contract.Set, error) { return set, nil },
+		Channels: map[string]sinks.Channel{"events": topic.Channel(), "partner": http.Channel()},
+	}))
+	require.Contains(t, b.open("/types"), "order.placed")
+	text := b.open("/types?type=order.placed")
+	for _, want := range []string{
+		"A customer has placed an order", "checkout@shop.example", "only read", "published", "Order placed", "lines[].price.cents", `"EUR" or "USD"`, "What the customer pays, with shipping.",
+		"kafka-1.example:9092", "shop.{Type}", "https partner.example", "Verify", "Webhook-Signature", "payload.total.cents > 100", "1290",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, "hunter2")
+	b.shoot("types-contract")
+	require.Contains(t, b.open("/types?type=order.placed&version=1"), "euros")
+	require.Contains(t, b.open("/types?type=order.created&version=x"), "Order placed", "an alias, and a version that is none")
+
+	text = b.open("/types?type=" + url.QueryEscape(hostile))
+	require.Contains(t, text, attack+strings.Repeat("y", 500))
+	require.Contains(t, text, "`"+attack)
+	b.shoot("types-contract-hostile")
+	var title string
+	b.do(chromedp.Evaluate(`fetch(document.querySelector("a[download]").href).then(r => r.json()).then(schema => schema.title)`, &title,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	require.Equal(t, attack, title, "the link leads to the schema")
 }
 
 func TestTheConfigurationIsShownWithLineNumbers(t *testing.T) {

@@ -88,7 +88,7 @@ func (c *Config) validateExchange() error {
 		return errors.New("exchange: is missing; it must be declared, because exchange_type is set")
 	}
 	switch c.ExchangeType {
-	case "", amqp.ExchangeDirect, amqp.ExchangeFanout, amqp.ExchangeTopic, amqp.ExchangeHeaders, "x-consistent-hash":
+	case "", amqp.ExchangeDirect, amqp.ExchangeFanout, amqp.ExchangeTopic, amqp.ExchangeHeaders, consistentHash:
 		return nil
 	}
 	return fmt.Errorf("exchange_type: %q is not offered; declare the exchange yourself, and leave this out", c.ExchangeType)

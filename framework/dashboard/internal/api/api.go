@@ -108,6 +108,7 @@ var routes = []route{
 	{"POST /endpoints/{id}/recover", recoverEndpoint, nil},
 	{"GET /forwarders", forwarders, nil},
 	{"GET /types", types, []string{"rows"}},
+	{"GET /types/{type}/{version}/schema", schema, nil},
 	{"GET /config", configuration, nil},
 	{"GET /doctor", diagnose, []string{"only"}},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/api"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
@@ -233,6 +234,27 @@ func TestTypesHaveTheirRoutesAndRegistrations(t *testing.T) {
 			require.Contains(t, a.text, text)
 		}
 	})
+}
+
+func TestTheSchemaOfAVersionIsServed(t *testing.T) {
+	t.Parallel()
+	set := new(contract.Set)
+	const odd = `<b>"a/b"</b>`
+	for _, name := range []string{"order.paid", odd} {
+		require.NoError(t, set.Add(contract.About{Type: name, Version: 2, Aliases: []string{name + ".old"}}, []byte(`{"title": "<b>", "properties": {"z": {}, "a": {}}}`)))
+	}
+	s := serve(t, &target.Target{Store: onSQLite(t).store, Contracts: func() (*contract.Set, error) { return set, nil }})
+	for _, name := range []string{"order.paid", "order.paid.old", odd} {
+		a := s.inspect(t, "/types/"+url.PathEscape(name)+"/2/schema")
+		require.Equal(t, http.StatusOK, a.status, a.text)
+		require.JSONEq(t, `{"title": "<b>", "properties": {"z": {}, "a": {}}}`, a.text)
+		require.Less(t, strings.Index(a.text, `"z"`), strings.Index(a.text, `"a"`), "the order of the schema")
+	}
+	for path, status := range map[string]int{"/types/order.paid/1/schema": 404, "/types/order.shipped/2/schema": 404, "/types/order.paid/x/schema": 400, "/types/order.paid/0/schema": 400} {
+		require.Equal(t, status, s.look(t, path).status, path)
+	}
+	s = serve(t, &target.Target{Store: onSQLite(t).store})
+	require.Equal(t, http.StatusNotFound, s.look(t, "/types/order.paid/2/schema").status, "a program without contracts")
 }
 
 func TestTheSearchOfOnePageOfParkedDeliveriesIsLimited(t *testing.T) {

@@ -2,15 +2,18 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
@@ -37,6 +40,20 @@ func types(ctx context.Context, r *request) (any, error) {
 	}
 	counts, err := r.Admin.Types(ctx, rows)
 	return map[string]any{"types": admin.Types(counts, r.Routing, r.Types)}, err
+}
+
+// schema returns the JSON Schema of a type's version.
+func schema(_ context.Context, r *request) (any, error) {
+	name := r.PathValue("type")
+	version, err := strconv.Atoi(r.PathValue("version"))
+	if err != nil || version < 1 {
+		return nil, problemOf(http.StatusBadRequest, "the version is %q: use a number from 1", r.PathValue("version"))
+	}
+	c, _ := target.ContractOf(r.Target, name, version)
+	if c == nil {
+		return nil, problemOf(http.StatusNotFound, "there is no contract of %s", contract.About{Type: name, Version: version})
+	}
+	return json.RawMessage(c.Text), nil
 }
 
 func configuration(_ context.Context, r *request) (any, error) {

@@ -13,7 +13,25 @@ import (
 
 // formats has the functions of the templates.
 var formats = template.FuncMap{
-	"clock": clockOf, "live": marked, "capital": capital, "number": separated, "ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "endpoint": endpointPath, "join": strings.Join, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "badge": func(what string) badge { return badges[what] }, "add": func(a, b int64) int64 { return a + b },
+	"clock": clockOf, "live": marked, "capital": capital, "number": separated, "ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "endpoint": endpointPath, "join": strings.Join, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "badge": func(what string) badge { return badges[what] }, "prose": prose, "add": func(a, b int64) int64 { return a + b },
+}
+
+// piece is a part of a text.
+type piece struct {
+	Text string
+	Code bool
+}
+
+// prose splits a text at the marks of code in CommonMark.
+func prose(text string) (pieces []piece) {
+	parts := strings.Split(text, "`")
+	for i, part := range parts {
+		if i == len(parts)-1 && i%2 == 1 { // the mark has no end
+			part, i = "`"+part, 0
+		}
+		pieces = append(pieces, piece{part, i%2 == 1})
+	}
+	return pieces
 }
 
 // sinkPath returns the path of a sink's page.

@@ -3,10 +3,14 @@ package pages
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/contract"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // countedRows limits how many rows of the log, and how many parked deliveries, are counted;
@@ -26,6 +30,8 @@ type typesPage struct {
 	// if nothing was asked.
 	Asked, Wrong string
 	Way          *way
+	// Catalogued reports whether there are contracts.
+	Catalogued bool
 }
 
 // way has the sinks of a type.
@@ -34,6 +40,17 @@ type way struct {
 	// RoutedAs is the type's present name if the asked name is an alias; otherwise "".
 	RoutedAs string
 	Steps    []step
+	Contract *described // nil if there is none
+}
+
+// described is the contract of a version, as consumers read it.
+type described struct {
+	*contract.Contract
+	Versions []*contract.Contract
+	Fields   []contract.Field
+	// Complete reports that Fields has all fields.
+	Complete bool
+	Samples  []string
 }
 
 // step is a sink that gets a type.
@@ -41,19 +58,31 @@ type step struct {
 	admin.TypeRoute
 	// Attempts is the maximum number of attempts of a delivery; 0 if not known.
 	Attempts int
+	// Channel is how consumers get it; nil if that is not known, or stays inside the program.
+	Channel *sinks.Channel
 }
 
 func types(ctx context.Context, r *request) (any, error) {
-	page := typesPage{Counted: countedRows, Routed: r.Routing.Routes != nil, Registered: r.Types != nil, Asked: strings.TrimSpace(r.FormValue("type"))}
+	page := typesPage{
+		Counted: countedRows, Routed: r.Routing.Routes != nil, Registered: r.Types != nil, Asked: strings.TrimSpace(r.FormValue("type")),
+	}
 	counts, err := r.Admin.Types(ctx, countedRows)
 	if err != nil {
 		return nil, err
 	}
-	page.Types = admin.Types(counts, r.Routing, r.Types)
+	var contracts []string
+	if r.Contracts != nil {
+		set, _ := r.Contracts() // the page shows those that there are
+		for _, c := range set.All() {
+			contracts = append(contracts, c.Type)
+		}
+	}
+	page.Catalogued = len(contracts) > 0
+	page.Types = admin.Types(counts, r.Routing, r.Types, contracts...)
 	if n := len(page.Types); n > listedTypes {
 		page.Types, page.Omitted = page.Types[:listedTypes], n-listedTypes
 	}
-	if page.Asked == "" || !page.Routed {
+	if page.Asked == "" || !page.Routed && !page.Catalogued {
 		return page, nil
 	}
 	if err := notification.ValidateType(page.Asked); err != nil {
@@ -72,7 +101,10 @@ func (r *request) way(typ string) *way {
 	for all[i].Type != typ {
 		i++
 	}
-	w := &way{Type: all[i]}
+	w := &way{Type: all[i], Contract: r.described(typ)}
+	if r.Routing.Routes == nil {
+		return w
+	}
 	name := r.Routing.Routes.TypeOf(typ)
 	if name != typ {
 		w.RoutedAs = name
@@ -82,9 +114,32 @@ func (r *request) way(typ string) *way {
 		if r.Routing.MaxAttempts != nil {
 			s.Attempts = r.Routing.MaxAttempts(to.Sink, name)
 		}
+		if channel, known := r.Channels[to.Sink]; known {
+			s.Channel = &channel
+		}
 		w.Steps = append(w.Steps, s)
 	}
 	return w
+}
+
+// described returns the contract of the version that the user asks for, by default of the one that is
+// published; nil if there is none.
+func (r *request) described(typ string) *described {
+	version, _ := strconv.Atoi(r.FormValue("version"))
+	c, all := target.ContractOf(r.Target, typ, version)
+	if c == nil {
+		c, all = target.ContractOf(r.Target, typ, 0)
+	}
+	if c == nil {
+		return nil
+	}
+	d := &described{Contract: c, Versions: all}
+	d.Fields, d.Complete = c.Fields()
+	for _, example := range c.Examples() {
+		text, _ := bounded(layOut(example), payloadText)
+		d.Samples = append(d.Samples, text)
+	}
+	return d
 }
 
 // Unrouted reports whether the outbox has notifications of a type that no route matches.

@@ -7,10 +7,12 @@ import (
 	"sync"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // Target is an outbox to show. All fields except Store are optional; without one, the pages omit
@@ -26,12 +28,35 @@ type Target struct {
 	Database string
 	// Types are the types that the program has registered.
 	Types *registry.Registry
+	// Contracts returns the contracts of types; with an error, those that there are.
+	Contracts func() (*contract.Set, error)
+	// Channels are how consumers get the notifications of each sink, by the sink's name.
+	Channels map[string]sinks.Channel
 	// Endpoints manages customers' endpoints; nil if no sink is of kind webhooks.
 	Endpoints *webhooks.Endpoints
 	// Doctor runs the checks with these ids, or all if none is given.
 	Doctor func(ctx context.Context, only ...string) []doctor.Finding
 	// Configuration returns the configuration in effect, as YAML without secrets.
 	Configuration func() ([]byte, error)
+}
+
+// ContractOf returns the contract of a type's version, which is by default the one that is published, and all
+// versions of the type, the oldest first; none if there is no contract. typ may be an alias.
+func ContractOf(t *Target, typ string, version int) (shown *contract.Contract, all []*contract.Contract) {
+	if t.Contracts == nil {
+		return nil, nil
+	}
+	set, _ := t.Contracts() // the set has the reasons
+	for _, c := range set.All() {
+		if its, ok := set.Of(typ, c.Version); !ok || its != c {
+			continue
+		}
+		all = append(all, c)
+		if c.Version == version || version == 0 {
+			shown = c
+		}
+	}
+	return shown, all
 }
 
 // ErrNone means that there is no outbox to show yet, since its database has not been reached.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
@@ -34,6 +35,7 @@ func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 		Routing:   admin.Routing{Routes: table, MaxAttempts: func(string, string) int { return attempts }},
 		Forwarder: d.engine,
 		Types:     types,
+		Contracts: sync.OnceValues(func() (*contract.Set, error) { return contract.FromTypes(types) }),
 	})
 	listener, err := net.Listen("tcp", d.config.Observe)
 	if err != nil {

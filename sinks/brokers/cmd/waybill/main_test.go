@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -273,4 +274,19 @@ func publish(t *testing.T, file string, n int) {
 			fmt.Sprint("customer-", i), fmt.Appendf(nil, `{"order":%d}`, i))
 		require.NoError(t, err)
 	}
+}
+
+var update = flag.Bool("update", false, "record the golden file as it is")
+
+func TestTheAsyncAPIHasTheKindsAndNoSecrets(t *testing.T) {
+	t.Parallel()
+	document, code := run(t, nil, "types", "asyncapi", "-c", "testdata/asyncapi.yaml")
+	require.Zero(t, code, document)
+	require.NotContains(t, document, "hunter2")
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/asyncapi.json", []byte(document), 0o644))
+	}
+	want, err := os.ReadFile("testdata/asyncapi.json")
+	require.NoError(t, err)
+	require.Equal(t, string(want), document)
 }
