@@ -39,6 +39,8 @@ type About struct {
 	ContentType string `json:"content_type,omitempty"`
 	// Aliases are older names of the type under which notifications may be stored.
 	Aliases []string `json:"aliases,omitempty"`
+	// Inferred is from how many payloads the schema was inferred; 0 for one that the publisher gives.
+	Inferred int `json:"inferred,omitempty"`
 }
 
 // String returns type and version, such as "order.placed v2".
