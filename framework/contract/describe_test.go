@@ -65,3 +65,16 @@ func schemaOf[T any](t *testing.T, options ...registry.TypeOption) string {
 	require.True(t, ok)
 	return string(c.Text)
 }
+
+func TestADescriptionHasPrecedenceOverTheCommentOfTheGoTypeButNotOverAGivenSchema(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, schemaOf[Money](t), `"description": "Money is an amount in a currency."`)
+	described := registry.Describe(registry.Description{Title: "Amount", Text: "It is paid."})
+	require.Contains(t, schemaOf[Money](t, described), `"title": "Amount",
+  "description": "It is paid.",
+  "x-waybill": {`)
+	given := registry.JSONSchema(1, `{"description": "Given.", "type": "object"}`)
+	require.Contains(t, schemaOf[Money](t, described, given), `"title": "Amount",
+  "description": "Given.",
+  "x-waybill": {`)
+}

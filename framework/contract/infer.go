@@ -85,7 +85,7 @@ func (f *inferred) addTo(set *Set) error {
 		return err
 	}
 	document, err = complete(document, about, registry.Description{Text: fmt.Sprintf(
-		"Inferred from %d of the payloads, not given by the publisher: others may have more fields, lack some, or have other kinds of values.", about.Inferred)}, nil)
+		"Inferred from %d of the payloads, not given by the publisher: others may have more fields, lack some, or have other kinds of values.", about.Inferred)}, nil, false)
 	if err != nil {
 		return err
 	}
