@@ -38,6 +38,9 @@ func describe(t reflect.Type, from *sources) ([]byte, error) {
 		d.correct(found, s.Definitions)
 	}
 	name := d.names[t]
+	if name == "" { // it has no definition
+		d.elements(s, t)
+	}
 	if root := s.Definitions[name]; root != nil {
 		delete(s.Definitions, name)
 		root.Version, root.Definitions = s.Version, s.Definitions

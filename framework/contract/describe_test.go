@@ -78,3 +78,23 @@ func TestADescriptionHasPrecedenceOverTheCommentOfTheGoTypeButNotOverAGivenSchem
   "description": "Given.",
   "x-waybill": {`)
 }
+
+func TestATypeWithoutANameIsDescribedAsOneWithAName(t *testing.T) {
+	t.Parallel()
+	type named struct {
+		ID    *string  `json:"id"`
+		Lines []*Money `json:"lines"`
+		Note  string   `json:"note,omitempty"`
+		Zero  [1]int   `json:"zero,omitempty"`
+	}
+	require.Equal(t, schemaOf[named](t), schemaOf[struct {
+		ID    *string  `json:"id"`
+		Lines []*Money `json:"lines"`
+		Note  string   `json:"note,omitempty"`
+		Zero  [1]int   `json:"zero,omitempty"`
+	}](t))
+	type list []*string
+	require.Equal(t, schemaOf[list](t), schemaOf[[]*string](t))
+	type byDay map[int]*string
+	require.Equal(t, schemaOf[byDay](t), schemaOf[map[int]*string](t))
+}
