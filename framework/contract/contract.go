@@ -214,10 +214,13 @@ func (s *Set) add(c *Contract) error {
 		if s.types[name] == nil {
 			s.types[name] = make(map[int]*Contract)
 		}
-		if other, taken := s.types[name][c.Version]; taken {
-			return fmt.Errorf("%w: %s and %s have the same name and version", ErrSchema, other.About, c.About)
+		other, taken := s.types[name][c.Version]
+		if taken && name == c.Type && other.Type == name {
+			return fmt.Errorf("%w: there are two of %s", ErrSchema, c.About)
 		}
-		s.types[name][c.Version] = c
+		if !taken || name == c.Type { // a name has precedence over an alias
+			s.types[name][c.Version] = c
+		}
 	}
 	return nil
 }

@@ -283,6 +283,22 @@ func TestTheGateBeginsWithAFolderThatDoesNotExist(t *testing.T) {
 	require.Empty(t, breaksOf(t, withTypes(t, shopTypes(t), "check", folder, "--json")))
 }
 
+func TestAFolderMayHaveTheFilesOfATypeThatHasAnotherNameNow(t *testing.T) {
+	t.Parallel()
+	renamed := breaking["the type is renamed"]
+	folder := t.TempDir()
+	require.Zero(t, withTypes(t, shopTypes(t), "export", folder).code)
+	require.Len(t, contractsReport(t, renamed.types(t), folder, contract.None), 2, "it writes the files of the new name")
+	require.Empty(t, contractsReport(t, renamed.types(t), folder, contract.None))
+	r := withTypes(t, renamed.types(t), "check", folder)
+	require.Equal(t, strings.Join(renamed.texts, "\n")+"\n", untilNote(r.stdout), "until the old files are removed")
+	for _, version := range []string{"v1", "v2"} {
+		require.NoError(t, os.Remove(filepath.Join(folder, "order.placed."+version+".json")))
+	}
+	require.Empty(t, contractsReport(t, renamed.types(t), folder))
+	require.Zero(t, withTypes(t, renamed.types(t), "check", folder).code)
+}
+
 func TestExportWritesTheSameFilesEachTime(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "schemas")
