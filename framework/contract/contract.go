@@ -225,8 +225,8 @@ func (s *Set) add(c *Contract) error {
 	return nil
 }
 
-// Give adds a schema in another language to all versions of a type that have none of their own, or to one
-// version. version 0 means all. It fails with [ErrSchema] if the set does not have the type's version.
+// Give adds a schema in another language to all versions of a type, or to one version. version 0 means all. It
+// fails with [ErrSchema] if the set does not have the type's version.
 func (s *Set) Give(typ string, version int, l sinks.SchemaLanguage, schema sinks.Schema) error {
 	found := false
 	for v, c := range s.types[typ] {

@@ -98,3 +98,16 @@ func TestATypeWithoutANameIsDescribedAsOneWithAName(t *testing.T) {
 	type byDay map[int]*string
 	require.Equal(t, schemaOf[byDay](t), schemaOf[map[int]*string](t))
 }
+
+func TestAnErrorNamesTheFaultsOfAPayloadInOrder(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ A, B, C, D, E, F, G int }](types, "it"))
+	set, err := contract.FromTypes(types)
+	require.NoError(t, err)
+	for range 20 {
+		err := set.Validate("it", 1, []byte(`{"G": "", "F": "", "E": "", "D": "", "C": "", "B": "", "A": ""}`))
+		require.EqualError(t, err, "the payload does not fit the schema of it v1: /A is string, want integer; /B is string, want integer; "+
+			"/C is string, want integer; /D is string, want integer; /E is string, want integer; and 2 more")
+	}
+}

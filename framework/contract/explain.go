@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -31,6 +32,7 @@ func explain(wrong *jsonschema.ValidationError) string {
 		}
 	}
 	visit(wrong)
+	slices.Sort(faults) // the library has no order
 	if more := len(faults) - maxFaults; more > 0 {
 		faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", more))
 	}
