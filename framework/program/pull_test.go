@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// pullable writes rows of several types, one of which is not JSON.
-func pullable(t *testing.T, o outbox) {
+// rowsToPull writes rows of several types, one of which is not JSON.
+func rowsToPull(t *testing.T, o outbox) {
 	t.Helper()
 	file := writeFile(t, fmt.Sprintf("database: %q\noutbox: {payload: bytea}\n", o.address))
 	r := waybill(t, "migrate", "-c", file)
@@ -61,7 +61,7 @@ const pulledPlaced = `{
 func TestPullWritesASchemaOfEachVersionThatTheLogHas(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
-		pullable(t, o)
+		rowsToPull(t, o)
 		folder := filepath.Join(t.TempDir(), "schemas")
 		r := waybill(t, "types", "pull", folder, "--database", o.address)
 		require.Equal(t, result{stdout: fmt.Sprintf(`wrote odd%%2F%%E2%%80%%AE.v1.json
@@ -97,7 +97,7 @@ left out 1 payload of label v1: not JSON
 func TestPullReadsAnExport(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
-	pullable(t, o)
+	rowsToPull(t, o)
 	for _, name := range []string{"x.jsonl", "x.jsonl.gz", "x.jsonl.zst"} {
 		folder := t.TempDir()
 		file := filepath.Join(folder, name)
@@ -136,7 +136,7 @@ func TestPullNamesTheRowOfAFileThatIsNoExport(t *testing.T) {
 func TestPullPrefersTheSchemasOfTheProgramAndTheConfigurationAndKeepsThosePublished(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
-	pullable(t, o)
+	rowsToPull(t, o)
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
