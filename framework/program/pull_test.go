@@ -168,18 +168,25 @@ func TestPullPrefersTheSchemasOfTheProgramAndTheConfigurationAndKeepsThosePublis
 
 func TestPullRefusesInvalidArguments(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
-		"name the folder to write to": {},
-		`unexpected argument "b"`:     {"a", "b"},
-		"--rows is 0: use at least 1": {"a", "--rows", "0"},
-		"[rows all from]":             {"a", "--rows", "1", "--all"},
-		"[database from]":             {"a", "--database", "sqlite:x", "--from", "x"},
-		"database is missing: ":       {"a"},
+	for _, wrong := range []struct {
+		want string
+		args []string
+	}{
+		{"name the folder to write to", nil},
+		{`unexpected argument "b"`, []string{"a", "b"}},
+		{"--rows is 0: use at least 1, or --all", []string{"a", "--rows", "0"}},
+		{"use one of them", []string{"a", "--rows", "1", "--all"}},
+		{"use one of them", []string{"a", "--rows", "1", "--from", "x"}},
+		{"use one of them", []string{"a", "--all", "--from", "x"}},
+		{"use one of them", []string{"a", "--database", "sqlite:x", "--from", "x"}},
 	} {
-		r := waybill(t, append([]string{"types", "pull"}, args...)...)
-		require.NotZero(t, r.code, want)
-		require.Contains(t, r.stderr, want)
+		r := waybill(t, append([]string{"types", "pull"}, wrong.args...)...)
+		require.Equal(t, exitUsage, r.code, wrong.args)
+		require.Contains(t, r.stderr, wrong.want)
 	}
+	r := waybill(t, "types", "pull", "a")
+	require.Contains(t, r.stderr, "database is missing: ")
+	require.NoDirExists(t, "a")
 }
 
 func TestPullOfAnEmptyLogWritesNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -51,8 +52,6 @@ Payloads that are not JSON are left out and counted.
 	cmd.Flags().IntVar(&l.rows, "rows", 100_000, "how many of the last rows of the log to read, roughly")
 	cmd.Flags().BoolVar(&l.all, "all", false, "read the whole log")
 	cmd.Flags().StringVar(&l.from, "from", "", "read a file that waybill export wrote")
-	cmd.MarkFlagsMutuallyExclusive("rows", "all", "from")
-	cmd.MarkFlagsMutuallyExclusive("database", "from")
 	return cmd
 }
 
@@ -73,10 +72,12 @@ type pulled struct {
 }
 
 func (l *pull) run(cmd *cobra.Command, args []string) (err error) {
-	source, read := l.Source(l.Flags), l.readFile
+	source, read, limited := l.Source(l.Flags), l.readFile, cmd.Flags().Changed("rows")
 	switch {
 	case l.rows < 1:
 		return command.WrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1, or --all", l.rows))
+	case l.all && limited, l.from != "" && (l.all || limited || l.Flags.Database != ""):
+		return command.WrongUsage(cmd, errors.New("--all reads the whole log, --rows its end, and --from a file instead of a database: use one of them"))
 	case l.from == "":
 		read = l.readLog
 		if source, err = l.One(cmd, l.Flags); err != nil {
