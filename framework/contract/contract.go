@@ -39,6 +39,8 @@ type About struct {
 	ContentType string `json:"content_type,omitempty"`
 	// Aliases are older names of the type under which notifications may be stored.
 	Aliases []string `json:"aliases,omitempty"`
+	// Inferred is from how many payloads the schema was inferred; 0 for one that the publisher gives.
+	Inferred int `json:"inferred,omitempty"`
 }
 
 // String returns type and version, such as "order.placed v2".
@@ -227,16 +229,19 @@ func (s *Set) add(c *Contract) error {
 		if s.types[name] == nil {
 			s.types[name] = make(map[int]*Contract)
 		}
-		if other, taken := s.types[name][c.Version]; taken {
-			return fmt.Errorf("%w: %s and %s have the same name and version", ErrSchema, other.About, c.About)
+		other, taken := s.types[name][c.Version]
+		if taken && name == c.Type && other.Type == name {
+			return fmt.Errorf("%w: there are two of %s", ErrSchema, c.About)
 		}
-		s.types[name][c.Version] = c
+		if !taken || name == c.Type { // a name has precedence over an alias
+			s.types[name][c.Version] = c
+		}
 	}
 	return nil
 }
 
-// Give adds a schema in another language to all versions of a type that have none of their own, or to one
-// version. version 0 means all. It fails with [ErrSchema] if the set does not have the type's version.
+// Give adds a schema in another language to all versions of a type, or to one version. version 0 means all. It
+// fails with [ErrSchema] if the set does not have the type's version.
 func (s *Set) Give(typ string, version int, l sinks.SchemaLanguage, schema sinks.Schema) error {
 	found := false
 	for v, c := range s.types[typ] {

@@ -155,7 +155,7 @@ func (d *describer) find(t reflect.Type, path string) {
 		d.problems = append(d.problems, fmt.Errorf("%s: %s "+text, append([]any{where, t}, args...)...))
 	}
 	if t.Kind() != reflect.Interface && implements(t, jsonMarshaler) {
-		problem("has a MarshalJSON of its own: give the type a method JSONSchema() *jsonschema.Schema (github.com/invopop/jsonschema), or the whole schema with registry.JSONSchema")
+		problem("has its own MarshalJSON: give the type a method JSONSchema() *jsonschema.Schema (github.com/invopop/jsonschema), or the whole schema with registry.JSONSchema")
 		return
 	}
 	if t.Name() != "" || t.Kind() == reflect.Struct {

@@ -456,3 +456,49 @@ func TestContractsAreTheSameEachTime(t *testing.T) {
 	require.NotContains(t, string(first), "This paragraph")
 	require.Equal(t, 1, strings.Count(string(first), "Money is an amount in a currency."))
 }
+
+func TestADescriptionHasPrecedenceOverTheCommentOfTheGoTypeButNotOverAGivenSchema(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, schemaOf[Money](t), `"description": "Money is an amount in a currency."`)
+	described := registry.Describe(registry.Description{Title: "Amount", Text: "It is paid."})
+	require.Contains(t, schemaOf[Money](t, described), `"title": "Amount",
+  "description": "It is paid.",
+  "x-waybill": {`)
+	given := registry.JSONSchema(1, `{"description": "Given.", "type": "object"}`)
+	require.Contains(t, schemaOf[Money](t, described, given), `"title": "Amount",
+  "description": "Given.",
+  "x-waybill": {`)
+}
+
+func TestATypeWithoutANameIsDescribedAsOneWithAName(t *testing.T) {
+	t.Parallel()
+	type named struct {
+		ID    *string  `json:"id"`
+		Lines []*Money `json:"lines"`
+		Note  string   `json:"note,omitempty"`
+		Zero  [1]int   `json:"zero,omitempty"`
+	}
+	require.Equal(t, schemaOf[named](t), schemaOf[struct {
+		ID    *string  `json:"id"`
+		Lines []*Money `json:"lines"`
+		Note  string   `json:"note,omitempty"`
+		Zero  [1]int   `json:"zero,omitempty"`
+	}](t))
+	type list []*string
+	require.Equal(t, schemaOf[list](t), schemaOf[[]*string](t))
+	type byDay map[int]*string
+	require.Equal(t, schemaOf[byDay](t), schemaOf[map[int]*string](t))
+}
+
+func TestAnErrorNamesTheFaultsOfAPayloadInOrder(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ A, B, C, D, E, F, G int }](types, "it"))
+	set, err := contract.FromTypes(types)
+	require.NoError(t, err)
+	for range 20 {
+		err := set.Validate("it", 1, []byte(`{"G": "", "F": "", "E": "", "D": "", "C": "", "B": "", "A": ""}`))
+		require.EqualError(t, err, "the payload does not fit the schema of it v1: /A is string, want integer; /B is string, want integer; "+
+			"/C is string, want integer; /D is string, want integer; /E is string, want integer; and 2 more")
+	}
+}

@@ -36,7 +36,7 @@ func explain(wrong *jsonschema.ValidationError) string {
 		}
 	}
 	visit(wrong)
-	slices.Sort(faults)
+	slices.Sort(faults) // the library has no order
 	if more := len(faults) - maxFaults; more > 0 {
 		faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", more))
 	}
