@@ -77,7 +77,7 @@ func TestMistakesOfTypesHaveTheirLines(t *testing.T) {
 		"{order.placed: {schema: DIR/none.json}}":                              "none.json: no such file or directory",
 		"{order.placed: {schema: 'DIR/none.v{version}.json'}}":                 "with a version in place of {version}",
 		"{order.placed: {schema: DIR/broken.json}}":                            "broken.json: no usable schema",
-		"{order.placed: {schema: DIR/wrong.json}}":                             "at '/type'",
+		"{order.placed: {schema: DIR/wrong.json}}":                             "it is not a JSON Schema (2020-12): /type ",
 		"{order.placed: {schema: DIR/remote.json}}":                            "is another document: put its definitions into $defs",
 		"{order.placed: {schema: DIR/other.json}}":                             "it is the contract of order.moved v1, not of order.placed",
 		"{order.placed: {schema: DIR/good.json, on_invalid: drop}}":            "on_invalid is \"drop\": use refuse, park or warn",

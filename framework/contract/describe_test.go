@@ -306,12 +306,12 @@ func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 		`it v1: field M: map[bool]int has keys that JSON cannot have: use texts or integers`: func(r *registry.Registry) error {
 			return registry.Register[struct{ M map[bool]int }](r, "it")
 		},
-		`it v1: field at.*: contract_test.silent has a MarshalJSON of its own: give the type a method JSONSchema()`: func(r *registry.Registry) error {
+		`it v1: field at.*: contract_test.silent has its own MarshalJSON: give the type a method JSONSchema()`: func(r *registry.Registry) error {
 			return registry.Register[struct {
 				At map[string]silent `json:"at"`
 			}](r, "it")
 		},
-		`it v1: the type: contract_test.silent has a MarshalJSON of its own`: func(r *registry.Registry) error { return registry.Register[silent](r, "it") },
+		`it v1: the type: contract_test.silent has its own MarshalJSON`: func(r *registry.Registry) error { return registry.Register[silent](r, "it") },
 		`it v1: field U: url.URL would be written as its parts: use a string`: func(r *registry.Registry) error {
 			return registry.Register[struct{ U url.URL }](r, "it")
 		},
@@ -459,13 +459,13 @@ func TestContractsAreTheSameEachTime(t *testing.T) {
 
 func TestADescriptionHasPrecedenceOverTheCommentOfTheGoTypeButNotOverAGivenSchema(t *testing.T) {
 	t.Parallel()
-	require.Contains(t, schemaOf[Money](t), `"description": "Money is an amount in a currency."`)
+	require.Contains(t, string(schemaOf[Money](t).Text), `"description": "Money is an amount in a currency."`)
 	described := registry.Describe(registry.Description{Title: "Amount", Text: "It is paid."})
-	require.Contains(t, schemaOf[Money](t, described), `"title": "Amount",
+	require.Contains(t, string(schemaOf[Money](t, described).Text), `"title": "Amount",
   "description": "It is paid.",
   "x-waybill": {`)
 	given := registry.JSONSchema(1, `{"description": "Given.", "type": "object"}`)
-	require.Contains(t, schemaOf[Money](t, described, given), `"title": "Amount",
+	require.Contains(t, string(schemaOf[Money](t, described, given).Text), `"title": "Amount",
   "description": "Given.",
   "x-waybill": {`)
 }
