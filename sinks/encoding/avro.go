@@ -8,16 +8,19 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/avro"
+	"github.com/valyala/fastjson"
 )
 
 // avroCodec encodes payloads by a schema in Avro.
 //
 // The library parses schemas and encodes defaults and values of logical types. The rest is encoded here,
-// because the library takes decoded values: it would not notice properties that the schema does not have and
-// numbers that it rounds, and would take an object with one member for a union that names its branch.
+// because the library takes decoded values: to decode a payload costs more than to write a record to Kafka. It
+// would also not notice properties that the schema does not have, and take an object with one member for a
+// union that names its branch.
 type avroCodec struct {
 	root *avroType
 	name string
@@ -63,9 +66,14 @@ func newAvroCodec(text string) (*avroCodec, error) {
 }
 
 func (c *avroCodec) append(dst, payload []byte) ([]byte, error) {
-	v, err := parse(payload)
+	if err := check(payload); err != nil {
+		return nil, err
+	}
+	p := parsers.Get()
+	defer parsers.Put(p)
+	v, err := p.ParseBytes(payload)
 	if err != nil {
-		return nil, misfits("%s", err.Error())
+		return nil, misfits("is nested too deeply") // it is JSON
 	}
 	return c.root.append(dst, v)
 }
@@ -170,28 +178,29 @@ func (c *avroCompiler) compileFields(t *avroType, n *avro.SchemaNode, namespace 
 }
 
 // accepts reports whether a type may fit a value by its kind.
-func (t *avroType) accepts(v value) bool {
+func (t *avroType) accepts(v *fastjson.Value) bool {
+	of := v.Type()
 	switch t.kind {
 	case "null":
-		return v.kind() == 'n'
+		return of == fastjson.TypeNull
 	case "boolean":
-		return v.kind() == 't' || v.kind() == 'f'
+		return of == fastjson.TypeTrue || of == fastjson.TypeFalse
 	case "int", "long", "float", "double":
-		return v.kind() == '0' || t.logical != nil && v.kind() == '"'
+		return of == fastjson.TypeNumber || t.logical != nil && of == fastjson.TypeString
 	case "bytes", "string", "enum", "fixed":
-		return v.kind() == '"' || t.logical != nil && v.kind() == '0'
+		return of == fastjson.TypeString || t.logical != nil && of == fastjson.TypeNumber
 	case "array":
-		return v.kind() == '['
+		return of == fastjson.TypeArray
 	case "record", "error", "map":
-		return v.kind() == '{'
+		return of == fastjson.TypeObject
 	}
 	return true // a union, which looks for itself
 }
 
 // append appends the encoded value. If it fails, dst is lost. Its errors are misfits.
-func (t *avroType) append(dst []byte, v value) ([]byte, error) {
+func (t *avroType) append(dst []byte, v *fastjson.Value) ([]byte, error) {
 	if !t.accepts(v) {
-		return nil, misfits("is %s, and the schema has %s", v.kindName(), t.kind)
+		return nil, misfits("is %s, and the schema has %s", kindName(v), t.kind)
 	}
 	if t.logical != nil {
 		return t.appendLogical(dst, v)
@@ -200,7 +209,7 @@ func (t *avroType) append(dst []byte, v value) ([]byte, error) {
 	case "null":
 		return dst, nil
 	case "boolean":
-		if v.kind() == 't' {
+		if v.Type() == fastjson.TypeTrue {
 			return append(dst, 1), nil
 		}
 		return append(dst, 0), nil
@@ -209,25 +218,31 @@ func (t *avroType) append(dst []byte, v value) ([]byte, error) {
 	case "long":
 		return appendInteger(dst, v, math.MinInt64, math.MaxInt64, t.kind)
 	case "float":
-		f, err := toFloat(v, 32)
-		return binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(f))), err
+		f, err := strconv.ParseFloat(numeral(v), 32)
+		if err != nil {
+			return nil, misfits("is too large for a float")
+		}
+		return binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(f))), nil
 	case "double":
-		f, err := toFloat(v, 64)
-		return binary.LittleEndian.AppendUint64(dst, math.Float64bits(f)), err
+		f, err := strconv.ParseFloat(numeral(v), 64)
+		if err != nil {
+			return nil, misfits("is too large for a double")
+		}
+		return binary.LittleEndian.AppendUint64(dst, math.Float64bits(f)), nil
 	case "array":
-		return t.appendArray(dst, v)
+		return t.appendArray(dst, v.GetArray())
 	case "map":
-		return t.appendMap(dst, v)
+		return t.appendMap(dst, v.GetObject())
 	case "record", "error":
-		return t.appendRecord(dst, v)
+		return t.appendRecord(dst, v.GetObject())
 	case "union":
 		return t.appendUnion(dst, v)
 	}
-	return t.appendText(dst, v)
+	return t.appendText(dst, v.GetStringBytes())
 }
 
-func appendInteger(dst []byte, v value, least, most int64, kind string) ([]byte, error) {
-	n, ok := toInteger(v)
+func appendInteger(dst []byte, v *fastjson.Value, least, most int64, kind string) ([]byte, error) {
+	n, ok := toInteger(numeral(v))
 	if !ok || n < least || n > most {
 		return nil, misfits("is not a whole number in the range of %s", kind)
 	}
@@ -235,11 +250,7 @@ func appendInteger(dst []byte, v value, least, most int64, kind string) ([]byte,
 }
 
 // appendText appends what JSON has as a string.
-func (t *avroType) appendText(dst []byte, v value) ([]byte, error) {
-	text, err := v.text()
-	if err != nil {
-		return nil, misfits("%s", err.Error())
-	}
+func (t *avroType) appendText(dst, text []byte) ([]byte, error) {
 	switch t.kind {
 	case "enum":
 		i, known := t.symbols[string(text)]
@@ -248,9 +259,11 @@ func (t *avroType) appendText(dst []byte, v value) ([]byte, error) {
 		}
 		return binary.AppendVarint(dst, int64(i)), nil
 	case "bytes", "fixed":
-		if text, err = fromBase64(text); err != nil {
-			return nil, err
+		decoded, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
+		if err != nil || bytes.ContainsAny(text, "\r\n") { // a reader encodes it without them
+			return nil, misfits("is not base64 (RFC 4648, section 4, with padding)")
 		}
+		text = decoded
 	}
 	if t.kind == "fixed" {
 		if len(text) != t.size {
@@ -261,23 +274,10 @@ func (t *avroType) appendText(dst []byte, v value) ([]byte, error) {
 	return append(binary.AppendVarint(dst, int64(len(text))), text...), nil
 }
 
-// fromBase64 accepts only what a reader would encode in the same way.
-func fromBase64(text []byte) ([]byte, error) {
-	decoded, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
-	if err != nil || bytes.ContainsAny(text, "\r\n") {
-		return nil, misfits("is not base64 (RFC 4648, section 4, with padding)")
-	}
-	return decoded, nil
-}
-
-func (t *avroType) appendLogical(dst []byte, v value) ([]byte, error) {
-	var given any = json.Number(v)
-	if v.kind() == '"' {
-		text, err := v.text()
-		if err != nil {
-			return nil, misfits("%s", err.Error())
-		}
-		given = string(text)
+func (t *avroType) appendLogical(dst []byte, v *fastjson.Value) ([]byte, error) {
+	var given any = json.Number(numeral(v))
+	if v.Type() == fastjson.TypeString {
+		given = string(v.GetStringBytes())
 	}
 	encoded, err := t.logical.AppendEncode(dst, given)
 	if err != nil { // its text has the value
@@ -286,72 +286,63 @@ func (t *avroType) appendLogical(dst []byte, v value) ([]byte, error) {
 	return encoded, nil
 }
 
-func (t *avroType) appendArray(dst []byte, v value) ([]byte, error) {
-	count := 0
-	for range v.elements() {
-		count++
+func (t *avroType) appendArray(dst []byte, elements []*fastjson.Value) ([]byte, error) {
+	if len(elements) > 0 {
+		dst = binary.AppendVarint(dst, int64(len(elements)))
 	}
-	if count > 0 {
-		dst = binary.AppendVarint(dst, int64(count))
-	}
-	var err error
-	i := 0
-	for element := range v.elements() {
+	for i, element := range elements {
+		var err error
 		if dst, err = t.items.append(dst, element); err != nil {
-			return nil, at(fmt.Sprint(i), err)
-		}
-		i++
-	}
-	return append(dst, 0), nil
-}
-
-func (t *avroType) appendMap(dst []byte, v value) ([]byte, error) {
-	seen := make(map[string]bool)
-	for quoted := range v.members() {
-		name, err := quoted.text()
-		if err != nil {
-			return nil, misfits("has a name that %s", err.Error())
-		}
-		if seen[string(name)] {
-			return nil, at(string(name), misfits("is there twice"))
-		}
-		seen[string(name)] = true
-	}
-	if len(seen) > 0 {
-		dst = binary.AppendVarint(dst, int64(len(seen)))
-	}
-	for quoted, member := range v.members() {
-		name, err := quoted.text()
-		if err != nil {
-			return nil, err
-		}
-		dst = append(binary.AppendVarint(dst, int64(len(name))), name...)
-		if dst, err = t.items.append(dst, member); err != nil {
-			return nil, at(string(name), err)
+			return nil, at(strconv.Itoa(i), err)
 		}
 	}
 	return append(dst, 0), nil
 }
 
-func (t *avroType) appendRecord(dst []byte, v value) ([]byte, error) {
-	var room [16]value
+func (t *avroType) appendMap(dst []byte, o *fastjson.Object) ([]byte, error) {
+	if o.Len() > 0 {
+		dst = binary.AppendVarint(dst, int64(o.Len()))
+	}
+	seen := make(map[string]bool, o.Len())
+	var failed error
+	o.Visit(func(name []byte, member *fastjson.Value) {
+		switch {
+		case failed != nil:
+		case seen[string(name)]:
+			failed = at(string(name), misfits("is there twice"))
+		default:
+			seen[string(name)] = true
+			dst = append(binary.AppendVarint(dst, int64(len(name))), name...)
+			var err error
+			if dst, err = t.items.append(dst, member); err != nil {
+				failed = at(string(name), err)
+			}
+		}
+	})
+	return append(dst, 0), failed
+}
+
+func (t *avroType) appendRecord(dst []byte, o *fastjson.Object) ([]byte, error) {
+	var room [16]*fastjson.Value
 	found := room[:]
 	if len(t.fields) > len(room) {
-		found = make([]value, len(t.fields))
+		found = make([]*fastjson.Value, len(t.fields))
 	}
-	for quoted, member := range v.members() {
-		name, err := quoted.text()
-		if err != nil {
-			return nil, misfits("has a name that %s", err.Error())
-		}
+	var failed error
+	o.Visit(func(name []byte, member *fastjson.Value) {
 		i, known := t.byName[string(name)]
 		switch {
+		case failed != nil:
 		case !known:
-			return nil, at(string(name), misfits("is not in the schema"))
+			failed = at(string(name), &misfit{problem: "is not in the schema; another version of this program may know it", newer: true})
 		case found[i] != nil:
-			return nil, at(string(name), misfits("is there twice"))
+			failed = at(string(name), misfits("is there twice"))
+		default:
+			found[i] = member
 		}
-		found[i] = member
+	})
+	if failed != nil {
+		return nil, failed
 	}
 	for i := range t.fields {
 		f := &t.fields[i]
@@ -371,7 +362,7 @@ func (t *avroType) appendRecord(dst []byte, v value) ([]byte, error) {
 }
 
 // appendUnion appends the first branch that fits.
-func (t *avroType) appendUnion(dst []byte, v value) ([]byte, error) {
+func (t *avroType) appendUnion(dst []byte, v *fastjson.Value) ([]byte, error) {
 	var reason error
 	candidates := 0
 	for i, branch := range t.branches {
@@ -388,5 +379,5 @@ func (t *avroType) appendUnion(dst []byte, v value) ([]byte, error) {
 	if candidates == 1 {
 		return nil, reason
 	}
-	return nil, misfits("is %s, and fits no branch of the union", v.kindName())
+	return nil, misfits("is %s, and fits no branch of the union", kindName(v))
 }

@@ -364,7 +364,7 @@ func (d *deriver) enum(values []any, s map[string]any, where, name, ref string) 
 		case bool:
 			kinds["boolean"] = true
 		case json.Number:
-			if _, whole := toInteger(value(v)); whole {
+			if _, whole := toInteger(v.String()); whole {
 				kinds["integer"] = true
 			} else {
 				kinds["number"] = true
@@ -458,7 +458,7 @@ func bounded(s map[string]any) bool {
 			if !ok {
 				return false
 			}
-			limit, ok := toInteger(value(n))
+			limit, ok := toInteger(n.String())
 			return ok && limit >= math.MinInt32 && limit <= math.MaxInt32
 		})
 	}

@@ -14,12 +14,10 @@
 // Avro: the schema in Avro if the type has one, otherwise one that [DeriveAvro] makes of its JSON Schema.
 // Payloads are JSON:
 //
-//   - A value of null is written for a property that is missing, unless the field has a default. A property
-//     that the record does not have is refused.
+//   - A value of null is written for a property that is missing, unless the field has a default.
 //   - Of a union, the first branch that fits is used.
 //   - bytes and fixed are text in base64, as encoding/json writes []byte.
-//   - A number must be one that a reader gets back: an int, long, float or double that would have to be
-//     rounded is refused.
+//   - A double or float is the one that is closest to the number. An int or long has all digits.
 //   - Values of logical types are texts, such as RFC 3339, or numbers. A timestamp has no offset, and is cut
 //     to its unit.
 //
@@ -31,6 +29,8 @@
 // # Errors
 //
 // A payload that does not fit its schema is invalid. The error has the JSON Pointer of what is wrong, and no
-// values. A version without a schema is unknown. Everything about the registry and about schemas is
-// unavailable, or throttled if the registry says until when: the sink waits, and no delivery becomes dead.
+// values. A version without a schema is unknown, and so is a payload with a property that a record or message
+// does not have: it was probably published by a newer version of the program. Everything about the registry
+// and about schemas is unavailable, or throttled if the registry says until when: the sink waits, and no
+// delivery becomes dead.
 package encoding

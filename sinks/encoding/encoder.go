@@ -125,7 +125,11 @@ func payloadError(n *notification.Envelope, err error) error {
 	if errors.Is(err, sinks.ErrNoSchema) {
 		return unknown(version{n.Type, n.Version}, err)
 	}
-	return sinks.Invalid(fmt.Errorf("%w, %s version %d: %s", ErrPayload, n.Type, n.Version, line.Of(err.Error(), maxPayloadError)))
+	class := sinks.Invalid
+	if m := (*misfit)(nil); errors.As(err, &m) && m.newer {
+		class = sinks.Unknown
+	}
+	return class(fmt.Errorf("%w, %s version %d: %s", ErrPayload, n.Type, n.Version, line.Of(err.Error(), maxPayloadError)))
 }
 
 func unknown(v version, err error) error {

