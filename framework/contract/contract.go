@@ -128,7 +128,7 @@ func (c *Contract) validate(by *compiled, object map[string]any, payload []byte)
 
 // compile compiles a schema, which checks it. A schema in several files is refused: nothing is fetched.
 func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
-	const address = "urn:contract"
+	const address = "urn:schema" // a name without a scheme would become a path
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()

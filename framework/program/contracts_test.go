@@ -388,6 +388,7 @@ func TestCheckNamesWhatIsWrongWithAFolder(t *testing.T) {
 	for _, name := range []string{"a.v1", "b.v1", "c.v1", "d.v1", "f.v1", "g.v1", "h.v99999999999999999999", "i j.v1"} {
 		require.Contains(t, r.stderr, filepath.Join(folder, name+".json: "))
 	}
+	require.NotContains(t, r.stderr, "file://")
 	require.NotEmpty(t, contractsReport(t, shopTypes(t), folder))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -84,6 +85,32 @@ func TestEachRowIsALine(t *testing.T) {
 		var line archive.Line
 		require.NoError(t, json.NewDecoder(bytes.NewReader(text)).Decode(&line))
 		require.EqualValues(t, 7, line.Offset)
+	}
+}
+
+func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"x.jsonl", "x.jsonl.gz", "x.jsonl.zst"} {
+		path := write(t, name, samples())
+		var rows []string
+		require.NoError(t, archive.Read(path, func(line *archive.Line) error {
+			payload := string(line.Payload)
+			if line.Base64 != nil {
+				payload = string(*line.Base64)
+			}
+			rows = append(rows, line.ID+" "+payload)
+			return nil
+		}), name)
+		require.Equal(t, []string{`a {"order":"o-1"}`, "b %PDF \xff", "c ", "d null"}, rows, name)
+		stop := errors.New("stop")
+		err := archive.Read(path, func(*archive.Line) error { return stop })
+		require.ErrorIs(t, err, stop)
+		require.EqualError(t, err, path+": row 1: stop")
+
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, text[:len(text)-20], 0o600))
+		require.ErrorIs(t, archive.Read(path, func(*archive.Line) error { return nil }), io.ErrUnexpectedEOF, "%s is cut", name)
 	}
 }
 

@@ -38,7 +38,8 @@ inferred, and from how many rows. Look it over before you rely on it.
 
 A type whose schema the program or waybill.yaml has gets that one. A file that has a
 schema of the publisher, as types export writes it, stays; an inferred one is replaced.
-Payloads that are not JSON are left out and counted.
+Payloads that are not JSON are left out and counted. Without --all, rows that were
+published with a much earlier time, as by an import, are left out too.
 
 --from reads a file of waybill export instead of the database, also one that ends with
 .gz or .zst.`,
