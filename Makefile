@@ -77,7 +77,7 @@ any = $(subst $(space),|,$(strip $(1)))
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-asyncapi test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak histories mutants model lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-asyncapi test-registry test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak histories mutants model lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ test-guides: ## Run the commands of the guides in the documentation, each in an 
 
 test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
 	bash .ci/test-languages
+
+test-registry: ## Run the tests of encoding with a real schema registry (needs Maven and a JRE)
+	bash .ci/test-registry
 
 test-asyncapi: ## Check the documents that `waybill types asyncapi` prints (needs Node.js with npm)
 	bash .ci/test-asyncapi

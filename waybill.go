@@ -68,6 +68,7 @@ type (
 	Delivery       = notification.Delivery
 	Receipt        = notification.Receipt
 	TypeOption     = registry.TypeOption
+	Description    = registry.Description
 	PublishOption  = outbox.Option
 	Unit           = outbox.Unit
 	Recorder       = outbox.Recorder
@@ -544,6 +545,9 @@ func Upcast[From, To any](from int, convert func(From) (To, error)) TypeOption {
 
 // Aliases are older names of a type; see [registry.Aliases].
 func Aliases(names ...string) TypeOption { return registry.Aliases(names...) }
+
+// Describe says what a type means to those who consume it; see [registry.Describe].
+func Describe(d Description) TypeOption { return registry.Describe(d) }
 
 // With publishes a notification with options; see [outbox.With].
 func With(n any, options ...PublishOption) any { return outbox.With(n, options...) }

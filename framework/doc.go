@@ -7,6 +7,7 @@
 //   - notification: the values that all packages share, such as Envelope, Delivery and Receipt
 //   - outbox: Publisher appends notifications to the log, in the application's transaction
 //   - schedule: publishes notifications by the clock
+//   - contract: the schemas of types, and which changes of them break consumers
 //
 // Delivering:
 //

@@ -78,7 +78,8 @@ var layers = []layer{
 	{"sinks/internal/certificates", nil},
 	{"sinks/internal/line", nil},
 	{"sinks/internal/redact", nil},
-	{"sinks/*", []string{"sinks", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/envelope", "sinks/internal/line", "sinks/internal/redact", "framework/notification", "registry"}},
+	{"sinks/encoding", []string{"sinks", "sinks/internal/certificates", "sinks/internal/line", "sinks/internal/redact", "framework/notification"}},
+	{"sinks/*", []string{"sinks", "sinks/encoding", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/envelope", "sinks/internal/line", "sinks/internal/redact", "framework/notification", "registry"}},
 	{"framework/source/*", []string{"framework/store", "framework/notification", "framework/internal/pace", "sinks/*"}},
 	{"framework/outbox", []string{"framework/internal/failpoint", "framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
 	{"framework/internal/outboxtest", []string{"framework/store/*"}},
@@ -195,6 +196,8 @@ func TestImportRules(t *testing.T) {
 		{engine + "dispatch", engine + "settle", "may import only"},
 		{"framework/store/postgres", "framework/store/sqlite", "may import only"},
 		{"sinks/kafka", "sinks/httpsink", "may import only"},
+		{"sinks/kafka", "sinks/encoding", ""},
+		{"sinks/encoding", "sinks/kafka", "may import only"},
 		{"framework/store/postgres", "framework/store/postgres/postgrestest", "for tests"},
 		{"framework/admin", "cmd/waybill", "no package imports a program"},
 		{"examples/chain", "examples/hello", "no package imports a program"},
@@ -293,11 +296,11 @@ func below(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// rowOf finds the most specific row for a package: the last one that matches, since the table lists a
-// package before its subpackages.
+// rowOf finds the most specific row for a package: the deepest one that matches, and a name rather than "*".
 func rowOf(pkg string) (row layer, known bool) {
+	specific := func(l layer) int { return 2*strings.Count(l.pattern, "/") - strings.Count(l.pattern, "*") }
 	for _, l := range layers {
-		if fits(l.pattern, pkg) && strings.Count(l.pattern, "/") >= strings.Count(row.pattern, "/") {
+		if fits(l.pattern, pkg) && (!known || specific(l) >= specific(row)) {
 			row, known = l, true
 		}
 	}

@@ -30,6 +30,23 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
+// A contract costs the publisher nothing: it is made by those who ask for it.
+func BenchmarkEncodeOfADescribedType(b *testing.B) {
+	for name, options := range map[string][]registry.TypeOption{
+		"plain": nil,
+		"described": {
+			registry.Describe(registry.Description{Title: "Order", Text: "An order was placed.", Examples: []any{sample}}),
+			registry.JSONSchema(1, `{"type": "object"}`),
+		},
+	} {
+		types := registry.New()
+		require.NoError(b, registry.Register[orderPlaced](types, "order.placed", options...))
+		b.Run(name, func(b *testing.B) {
+			measure(b, func() (*notification.Envelope, error) { return types.Encode(&sample) })
+		})
+	}
+}
+
 func BenchmarkEncodeParallel(b *testing.B) {
 	types := shop(b)
 	b.ReportAllocs()

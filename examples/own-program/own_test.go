@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/program"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/waybilltest"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -120,6 +121,8 @@ func TestAllCommandsHaveTheShopsKindsAndTypes(t *testing.T) {
 	require.Contains(t, parked, "warehouse")
 	require.NotContains(t, parked, "new")
 }
+
+func TestTheTypesKeepTheirContracts(t *testing.T) { waybilltest.Contracts(t, types(), "schemas") }
 
 func TestBenchMeasuresTheShopsSinks(t *testing.T) {
 	s := newShop(t, ok)

@@ -9,9 +9,11 @@ import (
 
 // OrderPlaced is version 2 of the notification. Version 1 had the amount in euros.
 type OrderPlaced struct {
-	Order    string `json:"order"`
-	Email    string `json:"email"`
-	Cents    int64  `json:"cents"`
+	Order string `json:"order"`
+	// Email is the address of the customer.
+	Email string `json:"email" jsonschema:"format=email"`
+	Cents int64  `json:"cents"`
+	// Currency is a code of ISO 4217.
 	Currency string `json:"currency"`
 }
 
@@ -39,8 +41,18 @@ func types() *registry.Registry {
 	types := registry.New()
 	if err := errors.Join(
 		registry.Register[OrderPlaced](types, "order.placed",
-			registry.Version(2), registry.Upcast(1, fromV1), registry.Aliases("OrderPlaced"), registry.Key(OrderPlaced.key)),
-		registry.Register[AlarmRaised](types, "alarm.raised"),
+			registry.Version(2), registry.Upcast(1, fromV1), registry.Aliases("OrderPlaced"), registry.Key(OrderPlaced.key),
+			registry.Describe(registry.Description{
+				Title: "Order placed", Owner: "shop@example.com",
+				Text:     "A customer has placed an order. It is not paid yet.",
+				Examples: []any{OrderPlaced{Order: "o-17", Email: "ada@example.com", Cents: 1999, Currency: "EUR"}},
+			})),
+		registry.Register[AlarmRaised](types, "alarm.raised",
+			registry.Describe(registry.Description{
+				Title: "Alarm raised", Owner: "house@example.com",
+				Text:     "Something in the house needs a person at once.",
+				Examples: []any{AlarmRaised{Whom: "alice", What: "the cellar is wet"}},
+			})),
 	); err != nil {
 		panic(fmt.Sprintf("types: %v", err))
 	}

@@ -39,6 +39,8 @@ type About struct {
 	ContentType string `json:"content_type,omitempty"`
 	// Aliases are older names of the type under which notifications may be stored.
 	Aliases []string `json:"aliases,omitempty"`
+	// Inferred is from how many payloads the schema was inferred; 0 for one that the publisher gives.
+	Inferred int `json:"inferred,omitempty"`
 }
 
 // String returns type and version, such as "order.placed v2".
@@ -60,7 +62,17 @@ type Contract struct {
 type compiled struct {
 	once   sync.Once
 	schema *jsonschema.Schema
+	quick  *quick
 	err    error
+}
+
+func (c *compiled) compile(name string, object map[string]any) error {
+	c.once.Do(func() {
+		if c.schema, c.err = compile(name, object); c.err == nil {
+			c.quick = newQuick(c.schema, make(map[*jsonschema.Schema]*quick))
+		}
+	})
+	return c.err
 }
 
 // Title returns the schema's title, or "".
@@ -94,9 +106,11 @@ func (c *Contract) validate(by *compiled, object map[string]any, payload []byte)
 	if c.ContentType != "" {
 		return nil
 	}
-	by.once.Do(func() { by.schema, by.err = compile(c.About.String(), object) })
-	if by.err != nil {
-		return by.err
+	if err := by.compile(c.About.String(), object); err != nil {
+		return err
+	}
+	if by.quick.recognizes(payload) {
+		return nil
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
 	if err != nil {
@@ -114,7 +128,7 @@ func (c *Contract) validate(by *compiled, object map[string]any, payload []byte)
 
 // compile compiles a schema, which checks it. A schema in several files is refused: nothing is fetched.
 func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
-	const address = "contract.json"
+	const address = "urn:contract"
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
@@ -125,6 +139,10 @@ func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrSchema, name, err)
 	}
 	schema, err := compiler.Compile(address)
+	var wrong *jsonschema.ValidationError
+	if invalid := (*jsonschema.SchemaValidationError)(nil); errors.As(err, &invalid) && errors.As(invalid.Err, &wrong) {
+		return nil, fmt.Errorf("%w: %s: it is not a JSON Schema (2020-12): %s", ErrSchema, name, explain(wrong))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrSchema, name, err)
 	}
@@ -148,8 +166,7 @@ func parse(about About, document []byte) (*Contract, error) {
 		return nil, fmt.Errorf("%w: %s: the document is not a JSON object", ErrSchema, about)
 	}
 	c := &Contract{About: about, object: object, Text: document}
-	c.schema.once.Do(func() { c.schema.schema, c.schema.err = compile(about.String(), object) })
-	return c, c.schema.err
+	return c, c.schema.compile(about.String(), object)
 }
 
 // Set is the contracts of a program. The zero value is empty. Its methods are safe for concurrent use,
@@ -212,16 +229,19 @@ func (s *Set) add(c *Contract) error {
 		if s.types[name] == nil {
 			s.types[name] = make(map[int]*Contract)
 		}
-		if other, taken := s.types[name][c.Version]; taken {
-			return fmt.Errorf("%w: %s and %s have the same name and version", ErrSchema, other.About, c.About)
+		other, taken := s.types[name][c.Version]
+		if taken && name == c.Type && other.Type == name {
+			return fmt.Errorf("%w: there are two of %s", ErrSchema, c.About)
 		}
-		s.types[name][c.Version] = c
+		if !taken || name == c.Type { // a name has precedence over an alias
+			s.types[name][c.Version] = c
+		}
 	}
 	return nil
 }
 
-// Give adds a schema in another language to all versions of a type that have none of their own, or to one
-// version. version 0 means all. It fails with [ErrSchema] if the set does not have the type's version.
+// Give adds a schema in another language to all versions of a type, or to one version. version 0 means all. It
+// fails with [ErrSchema] if the set does not have the type's version.
 func (s *Set) Give(typ string, version int, l sinks.SchemaLanguage, schema sinks.Schema) error {
 	found := false
 	for v, c := range s.types[typ] {

@@ -38,7 +38,9 @@ func describe(t reflect.Type, from *sources) ([]byte, error) {
 		d.correct(found, s.Definitions)
 	}
 	name := d.names[t]
-	if root := s.Definitions[name]; root != nil {
+	if name == "" {
+		d.elements(s, t)
+	} else if root := s.Definitions[name]; root != nil {
 		delete(s.Definitions, name)
 		root.Version, root.Definitions = s.Version, s.Definitions
 		s = root
@@ -136,8 +138,11 @@ func isBytes(t reflect.Type) bool {
 // find finds the types of which a type consists, and reports those that have no schema with the path of
 // their field.
 func (d *describer) find(t reflect.Type, path string) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+	for pointer := t; t.Kind() == reflect.Pointer; {
+		if t = t.Elem(); t == pointer {
+			d.problems = append(d.problems, fmt.Errorf("field %s: %s points to itself: use another type", path, t))
+			return
+		}
 	}
 	if slices.Contains(d.found, t) || d.special(t) != nil || describesItself(t) {
 		return
@@ -150,7 +155,7 @@ func (d *describer) find(t reflect.Type, path string) {
 		d.problems = append(d.problems, fmt.Errorf("%s: %s "+text, append([]any{where, t}, args...)...))
 	}
 	if t.Kind() != reflect.Interface && implements(t, jsonMarshaler) {
-		problem("has a MarshalJSON of its own: give the type a method JSONSchema() *jsonschema.Schema (github.com/invopop/jsonschema), or the whole schema with registry.JSONSchema")
+		problem("has its own MarshalJSON: give the type a method JSONSchema() *jsonschema.Schema (github.com/invopop/jsonschema), or the whole schema with registry.JSONSchema")
 		return
 	}
 	if t.Name() != "" || t.Kind() == reflect.Struct {
@@ -219,6 +224,9 @@ func (d *describer) name() {
 func (d *describer) promoted(t reflect.Type) (fields []reflect.StructField) {
 	for _, f := range fieldsOf(t) {
 		f.Anonymous = false
+		if !f.quoted {
+			f.Tag = reflect.StructTag(strings.Replace(string(f.Tag), ",string", "", 1)) // it has no effect
+		}
 		fields = append(fields, f.StructField)
 	}
 	return fields
@@ -270,15 +278,10 @@ func (d *describer) correct(t reflect.Type, all jsonschema.Definitions) {
 
 // nullable returns the schema of a value of type t, which may be null if it can be nil.
 func (d *describer) nullable(s *jsonschema.Schema, t reflect.Type, omitted bool) *jsonschema.Schema {
-	null := !omitted
-	switch {
-	case t.Kind() == reflect.Pointer:
-		for t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-	case t.Kind() == reflect.Slice && t != rawMessageType, t.Kind() == reflect.Map:
-	default:
-		null = false
+	null := canBeNil(t) && !omitted
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+		null = null || canBeNil(t) // to which the pointer points
 	}
 	if s.Ref == "" {
 		d.elements(s, t)
@@ -298,6 +301,10 @@ func (d *describer) nullable(s *jsonschema.Schema, t reflect.Type, omitted bool)
 	s.Extras["type"] = []string{s.Type, "null"}
 	s.Type = ""
 	return s
+}
+
+func canBeNil(t reflect.Type) bool {
+	return t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map
 }
 
 // elements corrects the schemas of a list's or a map's elements.

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -23,18 +24,34 @@ func explain(wrong *jsonschema.ValidationError) string {
 		}
 		switch e.ErrorKind.(type) {
 		case *kind.AnyOf, *kind.OneOf:
-			faults = append(faults, pointer(e.InstanceLocation)+" fits none of the alternatives")
-			return
+			of := ofOneType(e)
+			if len(of) != 1 {
+				faults = append(faults, pointer(e.InstanceLocation)+" fits none of the alternatives")
+				return
+			}
+			e = &jsonschema.ValidationError{Causes: of}
 		}
 		for _, cause := range e.Causes {
 			visit(cause)
 		}
 	}
 	visit(wrong)
+	slices.Sort(faults) // the library has no order
 	if more := len(faults) - maxFaults; more > 0 {
 		faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(faults, "; ")
+}
+
+// ofOneType returns the faults of the alternatives that have the value's type.
+func ofOneType(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
+	return slices.DeleteFunc(slices.Clone(e.Causes), func(cause *jsonschema.ValidationError) bool {
+		for len(cause.Causes) == 1 && len(cause.InstanceLocation) == len(e.InstanceLocation) {
+			cause = cause.Causes[0]
+		}
+		_, isType := cause.ErrorKind.(*kind.Type)
+		return isType && len(cause.InstanceLocation) == len(e.InstanceLocation)
+	})
 }
 
 // pointer returns a JSON Pointer, and "/" for the payload as a whole, so that it can be seen.

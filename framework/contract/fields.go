@@ -70,7 +70,7 @@ func collect(t reflect.Type, depth int, within bool, index []int, above []reflec
 			case "omitempty":
 				is.omits = is.omits || canBeEmpty(f.Type)
 			case "string":
-				is.quoted = true
+				is.quoted = base.Kind() >= reflect.Bool && base.Kind() <= reflect.Float64 || base.Kind() == reflect.String
 			}
 		}
 		fields = append(fields, is)

@@ -72,7 +72,7 @@ func derive(types *registry.Registry, info registry.Info, version registry.TypeV
 		}
 		examples = append(examples, e.Payload)
 	}
-	if document, err = complete(document, about, info.Description, examples); err != nil {
+	if document, err = complete(document, about, info.Description, examples, version.JSONSchema != ""); err != nil {
 		return nil, err
 	}
 	c, err := parse(about, document)
@@ -81,15 +81,15 @@ func derive(types *registry.Registry, info registry.Info, version registry.TypeV
 	}
 	for i, example := range examples {
 		if err := c.Validate(example); err != nil {
-			return nil, fmt.Errorf("%w: example %d: %w", ErrSchema, i+1, err)
+			return nil, fmt.Errorf("%w: %s: example %d: %w", ErrSchema, about, i+1, err)
 		}
 	}
 	return c, nil
 }
 
-// complete returns a schema with what a description and About add to it, indented. What the schema itself
-// says has precedence.
-func complete(document []byte, about About, description registry.Description, examples []json.RawMessage) ([]byte, error) {
+// complete returns a schema with what a description and About add to it, indented. What a given schema says
+// itself has precedence. The description of a derived one is a comment of its Go type, and has not.
+func complete(document []byte, about About, description registry.Description, examples []json.RawMessage, given bool) ([]byte, error) {
 	own, err := membersOf(document)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrSchema, about, err)
@@ -104,10 +104,11 @@ func complete(document []byte, about About, description registry.Description, ex
 	}
 	all = append(all, member{keyword, about})
 	for _, m := range own {
-		if at := slices.IndexFunc(all, func(a member) bool { return a.name == m.name }); at >= 0 {
-			all[at] = m
-		} else {
+		switch at := slices.IndexFunc(all, func(a member) bool { return a.name == m.name }); {
+		case at < 0:
 			all = append(all, m)
+		case given || m.name == "$schema":
+			all[at] = m
 		}
 	}
 	if len(examples) > 0 && !slices.ContainsFunc(all, func(m member) bool { return m.name == "examples" }) {

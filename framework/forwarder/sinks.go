@@ -68,7 +68,10 @@ func (f *Forwarder) leavesOut(sink string) bool {
 
 func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *activeSink {
 	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
-	a.caller = &caller.Caller{Path: a.path, Check: f.config.Check, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Opener: opener{f, a}}
+	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Opener: opener{f, a}}
+	if name != store.SinkUnrouted {
+		a.caller.Check = f.config.Check
+	}
 	a.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	a.caller.Groups = sink.groups(f.config.Types, f.config.Logger.With("sink", name))
 	a.dispatcher = dispatch.New(dispatch.Config{

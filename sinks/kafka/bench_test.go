@@ -134,7 +134,10 @@ const inFlight = 16 * benchmarkBatch
 // throughSink delivers as the engine does: a worker takes a key with all its deliveries, and no
 // key is in two batches.
 func throughSink(b *testing.B, brokers []string, topic string, deliveries [][]*notification.Delivery, change ...func(*kafka.Config)) func(n int) {
-	sink := newSinkAt(b, brokers, topic, change...)
+	return through(b, newSinkAt(b, brokers, topic, change...), deliveries)
+}
+
+func through(b *testing.B, sink *kafka.Sink, deliveries [][]*notification.Delivery) func(n int) {
 	size := max(1, sink.BatchLimits().Size)
 	return func(n int) {
 		ready := make(chan []*notification.Delivery, len(deliveries))

@@ -16,8 +16,8 @@ const (
 )
 
 // eventHeaders returns the headers of an event in binary mode. Their values are UTF-8 without
-// further encoding, unlike in CloudEvents' HTTP binding.
-func eventHeaders(e *notification.Envelope, source string) []kgo.RecordHeader {
+// further encoding, unlike in CloudEvents' HTTP binding. A contentType replaces that of the metadata.
+func eventHeaders(e *notification.Envelope, source, contentType string) []kgo.RecordHeader {
 	h := newHeaders(e, 12)
 	set := func(name, value string) { h.add(eventHeaderPrefix+name, value) }
 	set("specversion", "1.0")
@@ -34,7 +34,10 @@ func eventHeaders(e *notification.Envelope, source string) []kgo.RecordHeader {
 	for name, value := range cloudevents.Extensions(e.Metadata) {
 		set(name, value)
 	}
-	h.add(headerContentType, cloudevents.ContentType(e.Metadata, cloudevents.IsString))
+	if contentType == "" {
+		contentType = cloudevents.ContentType(e.Metadata, cloudevents.IsString)
+	}
+	h.add(headerContentType, contentType)
 	for _, name := range []string{notification.MetadataTraceparent, notification.MetadataTracestate} {
 		if value := e.Metadata.Get(name); value != "" {
 			h.add(name, value)

@@ -25,7 +25,7 @@ func (s *Sink) CollectionSize() int { return 0 }
 // another: then the error is that of the first which failed, and the stored ones come again if the
 // collection does. The receipt is that of the first record, with the number of the others.
 func (s *Sink) DeliverCollection(ctx context.Context, c *sinks.Collection) (notification.Receipt, error) {
-	list, err := s.publicationsOf(c)
+	list, err := s.publicationsOf(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -48,20 +48,20 @@ func (s *Sink) DeliverCollection(ctx context.Context, c *sinks.Collection) (noti
 }
 
 // publicationsOf makes the publications of a collection, unless one of them cannot be sent.
-func (s *Sink) publicationsOf(c *sinks.Collection) ([]*publication, error) {
+func (s *Sink) publicationsOf(ctx context.Context, c *sinks.Collection) ([]*publication, error) {
 	topic, err := sinks.Common(c, "topic", func(d *notification.Delivery) (string, error) { return s.topic(d.Envelope) })
 	if err != nil {
 		return nil, err
 	}
 	if s.config.Collection == CollectionArray {
 		p := &publication{envelope: arrayOf(c)}
-		if err := s.prepareFor(topic, p); err != nil {
+		if err := s.prepareFor(ctx, topic, p); err != nil {
 			return nil, err
 		}
 		p.record.Headers = slices.DeleteFunc(p.record.Headers, func(h kgo.RecordHeader) bool { return h.Key == HeaderType || h.Key == HeaderVersion })
 		return []*publication{p}, nil
 	}
-	_, list := s.publications(c.Members)
+	_, list := s.publications(ctx, c.Members)
 	for _, p := range list {
 		if p.err != nil {
 			return nil, fmt.Errorf("%s: %w", p.envelope.ID, p.err)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
 
@@ -71,6 +72,7 @@ type Config struct {
 	Format          string          `yaml:"format" enum:"json,cloudevents-binary" doc:"Format of records: json (the payload as the value, and the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)"`
 	Source          string          `yaml:"source" doc:"URI of the publisher in cloudevents-binary, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
 	Collection      string          `yaml:"collection" enum:"records,array" doc:"How the notifications that collect puts together are written: records (a record for each, all in one call) or array (one record, whose key is the group and whose value is a JSON array of whole notifications), which needs format: json"`
+	Encoding        encoding.Config `yaml:"encoding" doc:"Payloads in Avro, JSON Schema or Protobuf, with the id of their schema in a schema registry"`
 	SASL            connection.SASL `yaml:"sasl"`
 	TLS             connection.TLS  `yaml:"tls"`
 
@@ -91,7 +93,8 @@ var (
 )
 
 // SetDefaults fills the fields that are zero: Client franz-go or the name of Library, Acks all,
-// Compression none, Timeout 10 s, MaxMessageBytes 1 MiB, Format json, and Collection records.
+// Compression none, Timeout 10 s, MaxMessageBytes 1 MiB, Format json, Collection records, and those
+// of Encoding.
 //
 // Compression is off by default. Every consumer can read uncompressed records, and when the
 // forwarder's CPU was the limit, compression cost a quarter (lz4, zstd) to a half (snappy,
@@ -108,6 +111,7 @@ func (c *Config) SetDefaults() {
 	c.Compression = cmp.Or(c.Compression, "none")
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
+	c.Encoding.SetDefaults()
 }
 
 // Validate returns all mistakes, joined, each with the name of its key.
@@ -128,6 +132,7 @@ func (c *Config) validate() error {
 		c.validateLimits(),
 		c.validateFormat(),
 		c.validateCollection(),
+		c.Encoding.Validate(),
 		c.validateExactlyOnce(),
 	)
 }
@@ -216,6 +221,8 @@ func (c *Config) validateCollection() error {
 		return fmt.Errorf("collection: %q is not offered; use %s or %s", c.Collection, CollectionRecords, CollectionArray)
 	case c.Collection == CollectionArray && c.Format != FormatJSON:
 		return fmt.Errorf("collection: %s needs format: %s, because CloudEvents has no batches in Kafka", CollectionArray, FormatJSON)
+	case c.Collection == CollectionArray && c.Encoding.Enabled():
+		return fmt.Errorf("collection: %s is one array of notifications, which has no schema; with encoding use %s", CollectionArray, CollectionRecords)
 	}
 	return nil
 }

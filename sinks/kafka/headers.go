@@ -25,9 +25,10 @@ const (
 // OccurredOnLayout is the layout of the header occurred-on, which is in UTC.
 const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
 
-// plainHeaders returns the headers of a record in the format json.
-func plainHeaders(e *notification.Envelope) []kgo.RecordHeader {
-	h := newHeaders(e, 5)
+// plainHeaders returns the headers of a record in the format json. A contentType replaces that of the
+// metadata.
+func plainHeaders(e *notification.Envelope, contentType string) []kgo.RecordHeader {
+	h := newHeaders(e, 6)
 	h.add(HeaderID, e.ID)
 	h.add(HeaderType, e.Type)
 	h.add(HeaderVersion, strconv.Itoa(e.Version))
@@ -37,7 +38,12 @@ func plainHeaders(e *notification.Envelope) []kgo.RecordHeader {
 		if isTaken(name) {
 			name = HeaderMetadataPrefix + name
 		}
-		h.add(name, text)
+		if contentType == "" || name != headerContentType {
+			h.add(name, text)
+		}
+	}
+	if contentType != "" {
+		h.add(headerContentType, contentType)
 	}
 	return h.list
 }

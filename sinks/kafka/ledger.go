@@ -197,11 +197,11 @@ func (l *ledger) begin() error {
 // refuses a record, for its size or its topic, the transaction continues. If a broker refuses
 // one, the transaction is lost.
 func (l *ledger) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
+	s := l.sink
+	publications, list := s.publications(ctx, batch) // which may wait for a schema registry
 	if err := l.begin(); err != nil {
 		return sinks.Failed(batch, err)
 	}
-	s := l.sink
-	publications, list := s.publications(batch)
 	records := make([]*kgo.Record, 0, len(list))
 	for _, p := range list {
 		if p.canGo() {

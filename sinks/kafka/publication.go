@@ -22,7 +22,11 @@ type publication struct {
 
 	envelope *notification.Envelope
 	topic    string
-	record   kgo.Record // has the partition and the offset when it is stored
+	// encoded is what is written instead of the payload, and contentType its media type; nil and "" without
+	// encoding.
+	encoded     []byte
+	contentType string
+	record      kgo.Record // has the partition and the offset when it is stored
 
 	previous *publication // the previous record of the key, which must be stored first
 	batch    batch        // the client's batch with the record
@@ -37,6 +41,9 @@ func (p *publication) fill(topic, source string) {
 	p.Context = context.Background()
 	p.topic = topic
 	p.record = kgo.Record{Topic: topic, Value: e.Payload, Timestamp: e.OccurredOn, Offset: noOffset, Context: p}
+	if p.encoded != nil {
+		p.record.Value = p.encoded
+	}
 	if p.record.Value == nil {
 		p.record.Value = []byte{} // null would delete the key from a compacted topic
 	}
@@ -44,9 +51,9 @@ func (p *publication) fill(topic, source string) {
 		p.record.Key = []byte(e.Key)
 	}
 	if source != "" {
-		p.record.Headers = eventHeaders(e, source)
+		p.record.Headers = eventHeaders(e, source, p.contentType)
 	} else {
-		p.record.Headers = plainHeaders(e)
+		p.record.Headers = plainHeaders(e, p.contentType)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
@@ -53,6 +54,8 @@ type Sink struct {
 	franz  franz
 	opened *connection.Opened
 	open   func(life context.Context) client
+	// encoder encodes payloads; nil if they are written as they are.
+	encoder *encoding.Encoder
 
 	mu      sync.Mutex
 	closed  bool
@@ -121,6 +124,11 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if s.franz, err = newFranz(c, s.opened.Options()); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
+	if c.Encoding.Enabled() {
+		if s.encoder, err = encoding.New(in, c.Encoding); err != nil {
+			return nil, err
+		}
+	}
 	s.limits = sinks.BatchLimits{Size: batchSize, Ordered: true}
 	s.open = s.franz.open
 	if c.Library != nil {
@@ -156,7 +164,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		return sinks.Failed(batch, err)
 	}
 	defer s.running.Done()
-	_, list := s.publications(batch)
+	_, list := s.publications(ctx, batch)
 	s.write(ctx, w, list)
 	for i, p := range list {
 		results[i].Receipt, results[i].Err = s.outcome(ctx, w, p)
@@ -165,7 +173,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 }
 
 // publications makes the publications of a batch with their records.
-func (s *Sink) publications(batch []*notification.Delivery) (all []publication, list []*publication) {
+func (s *Sink) publications(ctx context.Context, batch []*notification.Delivery) (all []publication, list []*publication) {
 	all = make([]publication, len(batch))
 	list = make([]*publication, len(batch))
 	last := make(map[string]*publication, len(batch)) // by key
@@ -177,7 +185,7 @@ func (s *Sink) publications(batch []*notification.Delivery) (all []publication, 
 			p.previous = last[d.Key]
 			last[d.Key] = p
 		}
-		p.err = s.prepare(p)
+		p.err = s.prepare(ctx, p)
 	}
 	return all, list
 }
@@ -186,7 +194,8 @@ func (s *Sink) publications(batch []*notification.Delivery) (all []publication, 
 // unavailable error if a delivery could not be made. If brokers create requested topics, this
 // creates the topic, as the first delivery would. If the topic comes from data, CheckHealth
 // only checks that the cluster answers. With exactly_once it also checks the cluster's
-// transactions and the positions topic, which may be missing.
+// transactions and the positions topic, which may be missing, and with encoding whether the
+// schema registry answers.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -201,6 +210,11 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 			return ctx.Err()
 		}
 		return notConnected(s.configuredTopic(), s.explain(&connectError{err}))
+	}
+	if s.encoder != nil {
+		if err := s.encoder.CheckHealth(ctx); err != nil {
+			return err
+		}
 	}
 	if s.config.ExactlyOnce {
 		return s.checkLedgers(ctx)
@@ -222,6 +236,9 @@ func (s *Sink) Close(ctx context.Context) error {
 		if w != nil {
 			w.stop(ErrClosed)
 		}
+		if s.encoder != nil {
+			s.encoder.Close()
+		}
 		close(ended)
 	}()
 	select {
@@ -231,6 +248,9 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 	if w != nil {
 		w.stop(ErrClosed)
+	}
+	if s.encoder != nil {
+		s.encoder.Close()
 	}
 	return ctx.Err()
 }
@@ -289,18 +309,25 @@ func (s *Sink) origin() origin { return origin(isTemplate(s.config.Topic)) }
 var firstTimestamp, lastTimestamp = time.Unix(0, math.MinInt64).UTC(), time.Unix(0, math.MaxInt64).UTC()
 
 // prepare makes the publication's record.
-func (s *Sink) prepare(p *publication) error {
+func (s *Sink) prepare(ctx context.Context, p *publication) error {
 	topic, err := s.topic(p.envelope)
 	if err != nil {
 		return sinks.Invalid(err)
 	}
-	return s.prepareFor(topic, p)
+	return s.prepareFor(ctx, topic, p)
 }
 
 // prepareFor makes the publication's record for a topic.
-func (s *Sink) prepareFor(topic string, p *publication) error {
+func (s *Sink) prepareFor(ctx context.Context, topic string, p *publication) error {
 	if at := p.envelope.OccurredOn; at.Before(firstTimestamp) || at.After(lastTimestamp) {
 		return classify(s.origin(), topic, fmt.Errorf("%w: it is %s, outside of %s to %s", ErrTimestamp, at.UTC().Format(time.RFC3339), firstTimestamp.Format(time.DateOnly), lastTimestamp.Format(time.DateOnly)))
+	}
+	if s.encoder != nil {
+		var err error
+		if p.encoded, err = s.encoder.Encode(ctx, topic, p.envelope); err != nil {
+			return err
+		}
+		p.contentType = s.encoder.ContentType()
 	}
 	p.fill(topic, s.config.Source)
 	if n := p.size(); n > s.config.MaxMessageBytes {

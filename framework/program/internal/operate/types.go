@@ -38,7 +38,7 @@ configuration, and needs no database.`,
 		Args: command.NoSuchCommand,
 		RunE: t.run,
 	}
-	cmd.AddCommand(newTypesExport(p), newTypesCheck(p), newAsyncAPI(p))
+	cmd.AddCommand(newTypesExport(p), newTypesCheck(p), newTypesPull(p), newAsyncAPI(p))
 	t.Add(cmd)
 	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log, and of parked deliveries, to search")
 	cmd.Flags().BoolVar(&t.all, "all", false, "search the whole log and all parked deliveries")

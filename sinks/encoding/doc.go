@@ -1,0 +1,36 @@
+// Package encoding encodes payloads in Avro, Protobuf or JSON with the id of their schema in a schema
+// registry, in Confluent's wire format. The kafka sink has its settings below the key "encoding". A sink of
+// your own that sends bytes can have them, too:
+//
+//	encoder, err := encoding.New(in, config.Encoding)
+//	…
+//	value, err := encoder.Encode(ctx, topic, delivery.Envelope)
+//
+// # What is written
+//
+// A zero byte, the schema's id in four bytes, for Protobuf the path of the message in its file, and the
+// encoded payload. The schemas are those of [sinks.Instance.Contracts].
+//
+// Avro: the schema in Avro if the type has one, otherwise one that [DeriveAvro] makes of its JSON Schema.
+// Payloads are JSON:
+//
+//   - A value of null is written for a property that is missing, unless the field has a default. A property
+//     that the record does not have is refused.
+//   - Of a union, the first branch that fits is used.
+//   - bytes and fixed are text in base64, as encoding/json writes []byte.
+//   - A number must be one that a reader gets back: an int, long, float or double that would have to be
+//     rounded is refused.
+//   - Values of logical types are texts, such as RFC 3339, or numbers. A timestamp has no offset, and is cut
+//     to its unit.
+//
+// JSON Schema: the payload as it is, after [sinks.Contracts] has validated it.
+//
+// Protobuf: the payload is ProtoJSON, or a message in the binary format if its content-type is
+// application/protobuf. The schema is never derived, because fields have numbers that must not change.
+//
+// # Errors
+//
+// A payload that does not fit its schema is invalid. The error has the JSON Pointer of what is wrong, and no
+// values. A version without a schema is unknown. Everything about the registry and about schemas is
+// unavailable, or throttled if the registry says until when: the sink waits, and no delivery becomes dead.
+package encoding

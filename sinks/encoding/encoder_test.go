@@ -1,0 +1,510 @@
+package encoding_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/avro"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+	_ "google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/encoding"
+)
+
+const payload = `{"id": 9007199254740993, "total": 12.5, "note": "für \"Ada\" 😀", "lines": [{"sku": "a", "count": 2}, {"sku": "b", "count": 1}]}`
+
+func TestAvroIsReadByAnAvroLibrary(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	e := newEncoder(t, orders(), r, encoding.FormatAvro)
+	require.Equal(t, "application/vnd.confluent.avro", e.ContentType())
+	encoded, err := e.Encode(t.Context(), "orders", order(payload))
+	require.NoError(t, err)
+	schema, rest := registered(t, r, encoded)
+	require.Equal(t, sr.TypeAvro, schema.Type)
+	reader, err := avro.Parse(schema.Schema)
+	require.NoError(t, err)
+	var v any
+	left, err := reader.Decode(rest, &v)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	text, err := reader.EncodeJSON(v)
+	require.NoError(t, err)
+	require.Equal(t, canonical(t, []byte(payload)), canonical(t, text))
+	_, known := r.GetSchema("orders-value", 1)
+	require.True(t, known)
+}
+
+func TestASchemaInAvroIsUsedAsItIs(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	c := orders()
+	given := `{"type": "record", "name": "Placed", "namespace": "com.shop", "fields": [
+		{"name": "id", "type": "long"}, {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}, "default": "NEW"},
+		{"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+		{"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+		{"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
+		{"name": "next", "type": ["null", "Placed"], "default": null},
+		{"name": "who", "type": [{"type": "record", "name": "Person", "fields": [{"name": "name", "type": "string"}]}, {"type": "map", "values": "string"}]}]}`
+	c[sinks.Avro] = sinks.Schema{Text: given}
+	e := newEncoder(t, c, r, encoding.FormatAvro, func(c *encoding.Config) { c.Subject = encoding.SubjectRecord })
+	written := `{"id": 1, "at": "2026-03-01T12:00:00.123456Z", "price": 19.99, "hash": "AQI=", "who": {"Person": "x"},
+		"next": {"id": 2, "state": "PAID", "at": "2026-03-01T14:00:00+02:00", "price": "3.10", "hash": "AwQ=", "who": {"name": "Ada"}}}`
+	encoded, err := e.Encode(t.Context(), "orders", order(written))
+	require.NoError(t, err)
+	schema, rest := registered(t, r, encoded)
+	require.Equal(t, given, schema.Schema)
+	var v map[string]any
+	_, err = avro.MustParse(given).Decode(rest, &v)
+	require.NoError(t, err)
+	require.Equal(t, "NEW", v["state"])
+	require.Equal(t, map[string]any{"Person": "x"}, v["who"])
+	require.Equal(t, map[string]any{"name": "Ada"}, v["next"].(map[string]any)["who"])
+	require.True(t, time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC).Equal(v["at"].(time.Time)))
+	_, known := r.GetSchema("com.shop.Placed", 1)
+	require.True(t, known)
+	for wrong, want := range map[string]string{
+		`{"id": 1, "at": "yesterday", "price": 1, "hash": "AQI=", "who": {}}`:              "/at is not a timestamp-micros",
+		`{"id": 1, "at": 1, "price": 1.999, "hash": "AQI=", "who": {}}`:                    "/price is not a decimal",
+		`{"id": 1, "at": 1, "price": 1, "hash": "AQID", "who": {}}`:                        "/hash has 3 bytes, and the schema has 2",
+		`{"id": 1, "at": 1, "price": 1, "hash": "AQI", "who": {}}`:                         "/hash is not base64",
+		`{"id": 1, "at": 1, "price": 1, "hash": "AQI=", "who": {"name": 1}}`:               "/who is an object, and fits no branch",
+		`{"id": 1, "at": 1, "price": 1, "hash": "AQI=", "who": {}, "state": "secret"}`:     "/state is not a symbol of the enum",
+		`{"id": 1, "at": 1, "price": 1, "hash": "AQI=", "who": {}, "next": {"id": "one"}}`: "/next/id is a string, and the schema has long",
+	} {
+		_, err := e.Encode(t.Context(), "orders", order(wrong))
+		requireClass(t, sinks.ClassInvalid, err)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+func TestJSONIsWrittenAsItIs(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	e := newEncoder(t, orders(), r, encoding.FormatJSONSchema, func(c *encoding.Config) { c.Subject = encoding.SubjectTopicRecord })
+	require.Equal(t, "application/vnd.confluent.json", e.ContentType())
+	encoded, err := e.Encode(t.Context(), "orders", order(payload))
+	require.NoError(t, err)
+	schema, rest := registered(t, r, encoded)
+	require.Equal(t, sr.TypeJSON, schema.Type)
+	require.Equal(t, payload, string(rest))
+	_, known := r.GetSchema("orders-OrderPlaced", 1)
+	require.True(t, known)
+
+	_, err = e.Encode(t.Context(), "orders", order(`{"id": "secret", "total": 1}`))
+	requireClass(t, sinks.ClassInvalid, err)
+	require.ErrorIs(t, err, encoding.ErrPayload)
+	require.ErrorContains(t, err, "/id")
+	require.NotContains(t, err.Error(), "secret")
+}
+
+// protoOrder is the message of orderProto, made without its text.
+func protoOrder(t testing.TB) *dynamicpb.Message {
+	field := func(name string, number int32, typ descriptorpb.FieldDescriptorProto_Type, label descriptorpb.FieldDescriptorProto_Label, message string) *descriptorpb.FieldDescriptorProto {
+		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: typ.Enum(), Label: label.Enum()}
+		if message != "" {
+			f.TypeName = &message
+		}
+		return f
+	}
+	const one, many = descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL, descriptorpb.FieldDescriptorProto_LABEL_REPEATED
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("order.proto"), Package: proto.String("other"), Syntax: proto.String("proto3"),
+		Dependency: []string{"google/protobuf/timestamp.proto"},
+		MessageType: []*descriptorpb.DescriptorProto{
+			{Name: proto.String("Order"), Field: []*descriptorpb.FieldDescriptorProto{
+				field("id", 1, descriptorpb.FieldDescriptorProto_TYPE_INT64, one, ""),
+				field("total", 2, descriptorpb.FieldDescriptorProto_TYPE_DOUBLE, one, ""),
+				field("note", 3, descriptorpb.FieldDescriptorProto_TYPE_STRING, one, ""),
+				field("lines", 4, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, many, ".other.Line"),
+				field("placed_at", 5, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, one, ".google.protobuf.Timestamp"),
+			}},
+			{Name: proto.String("Line"), Field: []*descriptorpb.FieldDescriptorProto{
+				field("sku", 1, descriptorpb.FieldDescriptorProto_TYPE_STRING, one, ""),
+				field("count", 2, descriptorpb.FieldDescriptorProto_TYPE_INT32, one, ""),
+			}},
+		},
+	}, protoregistry.GlobalFiles)
+	require.NoError(t, err)
+	return dynamicpb.NewMessage(file.Messages().Get(0))
+}
+
+func TestProtobufIsReadByAProtobufLibrary(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	e := newEncoder(t, orders(), r, encoding.FormatProtobuf, func(c *encoding.Config) { c.Subject = encoding.SubjectRecord })
+	require.Equal(t, "application/vnd.confluent.protobuf", e.ContentType())
+	n := order(`{"id": "9007199254740993", "total": 12.5, "lines": [{"sku": "a", "count": 2}], "placedAt": "2026-03-01T12:00:00Z"}`)
+	encoded, err := e.Encode(t.Context(), "orders", n)
+	require.NoError(t, err)
+	schema, rest := registered(t, r, encoded)
+	require.Equal(t, sr.Schema{Schema: orderProto, Type: sr.TypeProtobuf}, schema)
+	index, rest, err := new(sr.ConfluentHeader).DecodeIndex(rest, 10)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, index, "the entry of a map is no message of the file's text")
+	_, known := r.GetSchema("shop.Events.OrderPlaced", 1)
+	require.True(t, known)
+	m := protoOrder(t)
+	require.NoError(t, proto.Unmarshal(rest, m))
+	text, err := protojson.Marshal(m)
+	require.NoError(t, err)
+	require.JSONEq(t, string(n.Payload), string(text))
+
+	binary := order(string(rest))
+	binary.Metadata = notification.Metadata{notification.MetadataContentType: "Application/Protobuf; x=y"}
+	again, err := e.Encode(t.Context(), "orders", binary)
+	require.NoError(t, err)
+	require.Equal(t, encoded, again)
+	binary.Payload = []byte("\x08")
+	_, err = e.Encode(t.Context(), "orders", binary)
+	requireClass(t, sinks.ClassInvalid, err)
+	require.ErrorContains(t, err, "is not a message shop.Events.OrderPlaced")
+
+	c := orders()
+	c[sinks.Protobuf] = sinks.Schema{Text: orderProto}
+	encoded, err = newEncoder(t, c, r, encoding.FormatProtobuf).Encode(t.Context(), "orders", order(`{"x": "y"}`))
+	require.NoError(t, err)
+	require.Equal(t, "\x00\x0a\x01y", string(encoded[5:]), "the first message")
+}
+
+func TestProtobufThatDoesNotFitIsInvalid(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	e := newEncoder(t, orders(), r, encoding.FormatProtobuf)
+	for payload, want := range map[string]string{
+		"{\"note\": \"é\",\n \"lines\": [{}, {\"count\": \"secret\"}]}": "/lines/1/count does not fit the message",
+		`{"id": 1, "sécret": 2}`:      "/sécret does not fit",
+		`{"lines": 1}`:                "/lines does not fit",
+		`[]`:                          "the whole payload does not fit",
+		`{`:                           "the whole payload is not JSON",
+		`{"total": 9007199254740993}`: "/total would be rounded",
+		`{"weight": 16777217}`:        "/weight would be rounded",
+		`{"prices": {"a": 1, "b": 9007199254740993}}`: "/prices/b would be rounded",
+	} {
+		_, err := e.Encode(t.Context(), "orders", order(payload))
+		requireClass(t, sinks.ClassInvalid, err)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	_, err := e.Encode(t.Context(), "orders", order(`{"total": 9007199254740992, "weight": 0.1, "prices": {"a": 0.1234567890123456}}`))
+	require.NoError(t, err)
+}
+
+func TestSchemasThatCannotBeUsedMakeTheSinkWait(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	for _, c := range []struct {
+		format, subject string
+		schemas         contracts
+		want            string
+	}{
+		{encoding.FormatAvro, "topic", contracts{sinks.Avro: {Text: `{"type": "record"}`}}, "the schema cannot be used: order.placed version 2"},
+		{encoding.FormatAvro, "topic", contracts{sinks.JSONSchema: {Text: `{"type": "object", "properties": {"a": true}}`}}, "/properties/a can be any value; give the type a schema with avro: in types"},
+		{encoding.FormatAvro, "record", contracts{sinks.Avro: {Text: `"string"`}}, "encoding.subject: record needs a name, and it is not a record"},
+		{encoding.FormatJSONSchema, "topic-record", contracts{sinks.JSONSchema: {Text: `true`}}, "needs a name, and it has no title"},
+		{encoding.FormatProtobuf, "topic", contracts{sinks.Protobuf: {Text: `message`}}, "schema.proto:1:"},
+		{encoding.FormatProtobuf, "topic", contracts{sinks.Protobuf: {Text: `syntax = "proto3"; import "shop/line.proto";`}}, "only google/protobuf/*.proto can be imported"},
+		{encoding.FormatProtobuf, "topic", contracts{sinks.Protobuf: {Text: `syntax = "proto3";`}}, "it has no message"},
+		{encoding.FormatProtobuf, "topic", contracts{sinks.Protobuf: {Text: orderProto, Message: "Order"}}, `it has no message Order; its package is "shop"`},
+	} {
+		e := newEncoder(t, c.schemas, r, c.format, func(config *encoding.Config) { config.Subject = c.subject })
+		_, err := e.Encode(t.Context(), "orders", order(`{}`))
+		requireClass(t, sinks.ClassUnavailable, err)
+		require.ErrorIs(t, err, encoding.ErrSchema)
+		require.ErrorContains(t, err, c.want)
+	}
+	require.Zero(t, r.requests.Load())
+}
+
+func TestAVersionWithoutASchemaIsUnknown(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	for _, format := range []string{encoding.FormatAvro, encoding.FormatJSONSchema, encoding.FormatProtobuf} {
+		n := order(payload)
+		n.Type = "unknown"
+		for _, c := range []contracts{orders(), nil} {
+			_, err := newEncoder(t, c, r, format).Encode(t.Context(), "orders", n)
+			requireClass(t, sinks.ClassUnknown, err)
+			require.ErrorContains(t, err, "unknown version 2")
+		}
+	}
+	e, err := encoding.New(sinks.Instance{}, encoding.Config{Format: encoding.FormatAvro, Registry: encoding.Registry{URL: r.URL()}})
+	require.NoError(t, err)
+	defer e.Close()
+	_, err = e.Encode(t.Context(), "orders", order(payload))
+	requireClass(t, sinks.ClassUnknown, err)
+}
+
+func TestIdsAreAskedForOnceForEachSubject(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	e := newEncoder(t, orders(), r, encoding.FormatAvro)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 20 {
+				if _, err := e.Encode(t.Context(), "orders", order(payload)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, r.requests.Load())
+	_, err := e.Encode(t.Context(), "others", order(payload))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, r.requests.Load())
+}
+
+func TestARegistryThatIsAwayIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*registry){
+		"it fails":          func(r *registry) { r.answer(503, "upstream is down") },
+		"it knows nothing":  func(r *registry) { r.answer(200, `{}`) },
+		"it talks too much": func(r *registry) { r.answer(200, `{"id": 1, "schema": "`+string(make([]byte, 5<<20))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegistry(t)
+			e := newEncoder(t, orders(), r, encoding.FormatAvro)
+			fail(r)
+			for range 10 {
+				_, err := e.Encode(t.Context(), "orders", order(payload))
+				requireClass(t, sinks.ClassUnavailable, err)
+				require.ErrorIs(t, err, encoding.ErrRegistry)
+				require.ErrorContains(t, err, `the subject "orders-value"`)
+			}
+			r.recover()
+			require.Eventually(t, func() bool {
+				_, err := e.Encode(t.Context(), "orders", order(payload))
+				return err == nil
+			}, time.Minute, 50*time.Millisecond)
+		})
+	}
+}
+
+func TestARegistryThatCannotBeReachedIsUnavailable(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	var reachable sync.Mutex
+	reachable.Lock()
+	in := sinks.Instance{Contracts: orders(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !reachable.TryLock() {
+			return nil, errors.New("no route")
+		}
+		reachable.Unlock()
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	e, err := encoding.New(in, encoding.Config{Format: encoding.FormatAvro, Register: true, Registry: encoding.Registry{URL: r.URL()}})
+	require.NoError(t, err)
+	defer e.Close()
+	_, err = e.Encode(t.Context(), "orders", order(payload))
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.ErrorContains(t, err, "no route")
+	requireClass(t, sinks.ClassUnavailable, e.CheckHealth(t.Context()))
+	reachable.Unlock()
+	require.NoError(t, e.CheckHealth(t.Context()))
+	require.Eventually(t, func() bool {
+		_, err := e.Encode(t.Context(), "orders", order(payload))
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+}
+
+func TestASilentRegistryEndsWithTheDelivery(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	asked := make(chan struct{}, 1)
+	r.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
+		_, _ = io.Copy(io.Discard, request.Body) // the server notices the end of a connection only then
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-request.Context().Done()
+		return true
+	})
+	e := newEncoder(t, orders(), r, encoding.FormatAvro)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	_, err := e.Encode(ctx, "orders", order(payload))
+	require.ErrorIs(t, err, context.Canceled)
+	late, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = e.Encode(late, "orders", order(payload))
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.ErrorContains(t, err, `no id of the subject "orders-value" in time`)
+
+	e.Close()
+	_, err = e.Encode(t.Context(), "others", order(payload))
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.ErrorIs(t, err, encoding.ErrClosed)
+}
+
+func TestARefusalSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	incompatible := `{"error_code": 409, "message": "Schema being registered is incompatible with an earlier schema for subject \"orders-value\", details: [{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field total has no default', by s3cr3t-password}]"}`
+	for _, c := range []struct {
+		status        int
+		body          string
+		kind          error
+		brief, answer string
+	}{
+		{401, `{"error_code": 401, "message": "Unauthorized s3cr3t-password"}`, encoding.ErrRegistry, "HTTP 401; is encoding.registry.auth right", "Unauthorized ***"},
+		{403, `{"error_code": 40301, "message": "User is denied"}`, encoding.ErrRegistry, "HTTP 403, error 40301; is encoding.registry.auth right", "User is denied"},
+		{404, `not here`, encoding.ErrRegistry, "HTTP 404; is encoding.registry.url right?", "not here"},
+		{404, `{"error_code": 40403, "message": "Schema not found"}`, encoding.ErrNotRegistered, `the subject "orders-value": HTTP 404, error 40403; register it, or set encoding.register: true`, "Schema not found"},
+		{409, incompatible, encoding.ErrRefused, "HTTP 409; change the schema, or the compatibility of the subject: Schema being registered is incompatible with an earlier schema for subject \"orders-value\", details: [{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field total has no default', by ***}]", ""},
+		{422, `{"error_code": 42201, "message": "Invalid schema"}`, encoding.ErrRefused, "HTTP 422, error 42201: Invalid schema", ""},
+		{500, "\x1b[31mfailed\n\nagain", encoding.ErrRegistry, "HTTP 500", "[31mfailed again"},
+	} {
+		r := newRegistry(t)
+		r.answer(c.status, c.body)
+		e := newEncoder(t, orders(), r, encoding.FormatAvro, func(config *encoding.Config) {
+			config.Registry.Auth = encoding.Auth{User: "u", Password: "s3cr3t-password"}
+		})
+		_, err := e.Encode(t.Context(), "orders", order(payload))
+		requireClass(t, sinks.ClassUnavailable, err)
+		require.ErrorIs(t, err, c.kind)
+		require.Contains(t, sinks.Brief(err), c.brief)
+		require.Contains(t, sinks.AnswerOf(err), c.answer)
+		require.NotContains(t, err.Error(), "s3cr3t")
+	}
+}
+
+func TestTheRegistrysOwnWordsAreCut(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{409, 500} {
+		r := newRegistry(t)
+		r.answer(status, strings.Repeat("no, ", 1<<20))
+		_, err := newEncoder(t, orders(), r, encoding.FormatAvro).Encode(t.Context(), "orders", order(payload))
+		requireClass(t, sinks.ClassUnavailable, err)
+		require.Less(t, len(err.Error()), 3<<10)
+	}
+}
+
+func TestIncompatibilitiesAreAskedFor(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	r.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
+		if request.URL.Path == "/compatibility/subjects/orders-value/versions" && request.URL.Query().Get("verbose") == "true" {
+			_, _ = w.Write([]byte(`{"is_compatible": false, "messages": ["TYPE_MISMATCH: /fields/0 was a string"]}`))
+		} else {
+			w.WriteHeader(409)
+		}
+		return true
+	})
+	_, err := newEncoder(t, orders(), r, encoding.FormatAvro).Encode(t.Context(), "orders", order(payload))
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.Contains(t, sinks.Brief(err), "TYPE_MISMATCH: /fields/0 was a string")
+}
+
+func TestAThrottlingRegistrySaysUntilWhen(t *testing.T) {
+	t.Parallel()
+	for retry, want := range map[string]sinks.Class{"30": sinks.ClassThrottled, "": sinks.ClassUnavailable, "soon": sinks.ClassUnavailable, "99999999999": sinks.ClassThrottled} {
+		r := newRegistry(t)
+		r.answer(429, "slow down", "Retry-After", retry)
+		_, err := newEncoder(t, orders(), r, encoding.FormatAvro).Encode(t.Context(), "orders", order(payload))
+		requireClass(t, want, err)
+		_, until := sinks.Classify(err)
+		require.True(t, want != sinks.ClassThrottled || until.After(time.Now()) && until.Before(time.Now().Add(61*time.Minute)))
+	}
+}
+
+func TestWithoutRegisterASchemaMustBeInTheRegistry(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	e := newEncoder(t, orders(), r, encoding.FormatAvro, func(c *encoding.Config) { c.Register = false })
+	_, err := e.Encode(t.Context(), "orders", order(payload))
+	requireClass(t, sinks.ClassUnavailable, err)
+	require.ErrorIs(t, err, encoding.ErrNotRegistered)
+	require.ErrorContains(t, err, `"orders-value"`)
+	require.False(t, r.SubjectExists("orders-value"))
+
+	text, err := encoding.DeriveAvro("order.placed", orderJSON)
+	require.NoError(t, err)
+	_, _, err = r.RegisterSchema("orders-value", sr.Schema{Schema: text, Type: sr.TypeAvro})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := e.Encode(t.Context(), "orders", order(payload))
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+}
+
+func TestASchemaIsAlsoFoundInItsNormalizedForm(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	r.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
+		if request.URL.Query().Get("normalize") == "true" {
+			_, _ = w.Write([]byte(`{"id": 7}`))
+		} else {
+			w.WriteHeader(404)
+			_, _ = w.Write([]byte(`{"error_code": 40403}`))
+		}
+		return true
+	})
+	e := newEncoder(t, orders(), r, encoding.FormatAvro, func(c *encoding.Config) { c.Register = false })
+	encoded, err := e.Encode(t.Context(), "orders", order(payload))
+	require.NoError(t, err)
+	require.Equal(t, "\x00\x00\x00\x00\x07", string(encoded[:5]))
+}
+
+func TestTheRegistryGetsTheCredentials(t *testing.T) {
+	t.Parallel()
+	for expected, auth := range map[string]encoding.Auth{
+		"Basic dTpw":     {User: "u", Password: "p"},
+		"Bearer tok.en-": {Token: "tok.en-"},
+	} {
+		r := newRegistry(t, srfake.WithAuth(expected))
+		e := newEncoder(t, orders(), r, encoding.FormatAvro, func(c *encoding.Config) { c.Registry.Auth = auth })
+		_, err := e.Encode(t.Context(), "orders", order(payload))
+		require.NoError(t, err)
+		_, err = newEncoder(t, orders(), r, encoding.FormatAvro).Encode(t.Context(), "orders", order(payload))
+		requireClass(t, sinks.ClassUnavailable, err)
+	}
+}
+
+func TestTheProgramsHTTPClientIsUsed(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	used := false
+	in := sinks.Instance{Contracts: orders(), HTTPClient: &http.Client{Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		used = true
+		request.Close = true
+		return http.DefaultTransport.RoundTrip(request)
+	})}}
+	c := encoding.Config{Format: encoding.FormatAvro, Register: true, Registry: encoding.Registry{URL: r.URL()}}
+	e, err := encoding.New(in, c)
+	require.NoError(t, err)
+	defer e.Close()
+	_, err = e.Encode(t.Context(), "orders", order(payload))
+	require.NoError(t, err)
+	require.True(t, used)
+	c.Registry = encoding.Registry{URL: "https://registry.example", TLS: encoding.TLS{ServerName: "x"}}
+	_, err = encoding.New(in, c)
+	require.ErrorContains(t, err, "encoding.registry.tls: the connections are made by the program's HTTP client")
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,258 @@
+package encoding
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/line"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
+)
+
+const (
+	// patience limits one question to the registry, with all its requests.
+	patience = 10 * time.Second
+	// pause is how long a failure is remembered. Then the next delivery asks again.
+	pause = time.Second
+	// maxRetryAfter limits how long the registry can throttle the sink.
+	maxRetryAfter = time.Hour
+	// maxBody is how many bytes of an answer are read. One has a schema and its id at most.
+	maxBody = 4 << 20
+	// maxMessage is how many bytes of the registry's own words an error has.
+	maxMessage = 2 << 10
+)
+
+// registry asks a schema registry. It is safe for concurrent use.
+type registry struct {
+	client      *sr.Client
+	credentials redact.Credentials
+	register    bool
+	close       func()
+}
+
+func newRegistry(in sinks.Instance, c Config) (*registry, error) {
+	httpClient, closeIdle, err := c.Registry.httpClient(in)
+	if err != nil {
+		return nil, err
+	}
+	options := []sr.ClientOpt{sr.URLs(c.Registry.URL), sr.HTTPClient(httpClient), sr.UserAgent("waybill"), sr.LogLevel(sr.LogLevelNone)}
+	switch auth := c.Registry.Auth; {
+	case auth.Token != "":
+		options = append(options, sr.BearerToken(auth.Token))
+	case auth.User != "":
+		options = append(options, sr.BasicAuth(auth.User, auth.Password))
+	}
+	if c.Registry.Auth != (Auth{}) && strings.HasPrefix(c.Registry.URL, "http:") && in.Logger != nil {
+		in.Logger.Warn("the password or token is sent to the schema registry in clear text, because encoding.registry.url is not https", "sink", in.Name)
+	}
+	client, err := sr.NewClient(options...)
+	if err != nil {
+		return nil, fmt.Errorf("encoding.registry: %w", err)
+	}
+	auth := c.Registry.Auth
+	return &registry{client, redact.New(auth.Password, auth.Token), c.Register, closeIdle}, nil
+}
+
+// httpClient returns the client for requests, and what closes its idle connections.
+func (r *Registry) httpClient(in sinks.Instance) (*http.Client, func(), error) {
+	if in.HTTPClient != nil {
+		if r.TLS != (TLS{}) {
+			return nil, nil, errors.New("encoding.registry.tls: the connections are made by the program's HTTP client; leave it out")
+		}
+		bounded := *in.HTTPClient
+		if bounded.Transport == nil {
+			bounded.Transport = http.DefaultTransport
+		}
+		bounded.Transport = limited{bounded.Transport}
+		return &bounded, func() {}, nil
+	}
+	logger := in.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	files, err := r.TLS.files(logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding.registry.url: %w", err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.TLS.ServerName}
+	if config.ServerName == "" {
+		config.ServerName = u.Hostname()
+	}
+	files.Apply(config)
+	dial := in.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: patience / 2}).DialContext
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: patience / 2, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+	}
+	return &http.Client{Transport: limited{transport}}, transport.CloseIdleConnections, nil
+}
+
+// limited is a transport whose answers end after maxBody bytes. It stores their Retry-After for the caller.
+type limited struct{ http.RoundTripper }
+
+// retryAfterKey is the key of a *string in a request's context, which gets the header Retry-After.
+type retryAfterKey struct{}
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if text, ok := r.Context().Value(retryAfterKey{}).(*string); ok {
+		*text = response.Header.Get("Retry-After")
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(response.Body, maxBody), response.Body}
+	return response, nil
+}
+
+// idOf returns the id of a schema under a subject, and registers the schema if that is configured.
+func (r *registry) idOf(ctx context.Context, subject string, schema sr.Schema) (id int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var retryAfter string
+	ctx = context.WithValue(ctx, retryAfterKey{}, &retryAfter)
+	doing := "looking up"
+	if r.register {
+		doing = "registering"
+		id, err = r.client.RegisterSchema(ctx, subject, schema, -1, -1)
+	} else {
+		id, err = r.lookUp(ctx, subject, schema)
+	}
+	if err == nil && id <= 0 {
+		err = errors.New("its answer has no id of a schema")
+	}
+	if err != nil {
+		return 0, r.explain(ctx, doing, subject, schema, err, retryAfter)
+	}
+	return id, nil
+}
+
+// lookUp looks for the schema as it is, and then for its normalized form: the same with other spaces or
+// another order of its parts.
+func (r *registry) lookUp(ctx context.Context, subject string, schema sr.Schema) (int, error) {
+	found, err := r.client.LookupSchema(ctx, subject, schema)
+	if answer := answerOf(err); answer != nil && answer.ErrorCode == sr.ErrSchemaNotFound.Code {
+		normalized, again := r.client.LookupSchema(sr.WithParams(ctx, sr.Normalize), subject, schema)
+		if again == nil {
+			return normalized.ID, nil
+		}
+	}
+	return found.ID, err
+}
+
+// answerOf returns the registry's answer in an error; nil if there is none.
+func answerOf(err error) *sr.ResponseError {
+	answer := new(sr.ResponseError)
+	if !errors.As(err, &answer) {
+		return nil
+	}
+	return answer
+}
+
+// explain returns an error with its class, and with what can be done about it.
+func (r *registry) explain(ctx context.Context, doing, subject string, schema sr.Schema, err error, retryAfter string) error {
+	doing = fmt.Sprintf("%s the schema of the subject %q", doing, subject)
+	answer := answerOf(err)
+	if answer == nil {
+		return sinks.Unavailable(fmt.Errorf("%w: %s: %w", ErrRegistry, doing, r.credentials.Error(err)))
+	}
+	said := answer.Error()
+	var kind error
+	hint := ""
+	switch code := answer.StatusCode; {
+	case code == http.StatusTooManyRequests:
+		err := sinks.WithAnswer(fmt.Errorf("%w: %s: HTTP 429", ErrRegistry, doing), r.clean(said))
+		if until, ok := parseRetryAfter(retryAfter); ok {
+			return sinks.Throttled(until, err)
+		}
+		return sinks.Unavailable(err)
+	case code == http.StatusNotFound && answer.ErrorCode/100 == http.StatusNotFound:
+		kind, hint = ErrNotRegistered, "; register it, or set encoding.register: true"
+	case code == http.StatusNotFound:
+		kind, hint = ErrRegistry, "; is encoding.registry.url right?"
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		kind, hint = ErrRegistry, "; is encoding.registry.auth right, and may it do this?"
+	case code == http.StatusConflict:
+		kind, hint = ErrRefused, "; change the schema, or the compatibility of the subject"
+		said = strings.Join(append([]string{said}, r.incompatibilities(ctx, subject, schema)...), "; ")
+	case code == http.StatusUnprocessableEntity:
+		kind = ErrRefused
+	default:
+		kind = ErrRegistry
+	}
+	status := fmt.Sprintf("HTTP %d", answer.StatusCode)
+	if answer.ErrorCode != 0 && answer.ErrorCode != answer.StatusCode {
+		status += fmt.Sprintf(", error %d", answer.ErrorCode)
+	}
+	explained := fmt.Errorf("%w: %s: %s%s", kind, doing, status, hint)
+	if errors.Is(kind, ErrRefused) {
+		// No delivery is parked that could show an answer, and the registry has seen only the schema.
+		return sinks.Unavailable(fmt.Errorf("%w: %s", explained, r.clean(said)))
+	}
+	return sinks.Unavailable(sinks.WithAnswer(explained, r.clean(said)))
+}
+
+// clean returns the registry's own words for an error: on one line, cut off and without credentials.
+func (r *registry) clean(said string) string { return line.Of(r.credentials.Text(said), maxMessage) }
+
+// incompatibilities asks why a schema is incompatible. Registries that do not know return none.
+func (r *registry) incompatibilities(ctx context.Context, subject string, schema sr.Schema) []string {
+	const allThatMatter = -2 // the versions that the subject's compatibility is about
+	result, err := r.client.CheckCompatibility(sr.WithParams(ctx, sr.Verbose), subject, allThatMatter, schema)
+	if err != nil {
+		return nil
+	}
+	return result.Messages
+}
+
+// parseRetryAfter parses the header, which has seconds or a time: RFC 9110, section 10.2.3.
+func parseRetryAfter(text string) (time.Time, bool) {
+	now := time.Now()
+	until, err := http.ParseTime(text)
+	if seconds, notNumber := strconv.Atoi(text); notNumber == nil && seconds >= 0 {
+		until, err = now.Add(time.Duration(min(seconds, int(maxRetryAfter/time.Second)))*time.Second), nil
+	}
+	if latest := now.Add(maxRetryAfter); until.After(latest) {
+		until = latest
+	}
+	return until, err == nil && until.After(now)
+}
+
+// checkHealth makes a request that changes nothing.
+func (r *registry) checkHealth(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := r.client.SupportedTypes(ctx)
+	if answer := answerOf(err); answer != nil {
+		if answer.StatusCode == http.StatusNotFound { // older registries do not have this request
+			return nil
+		}
+		return r.explain(ctx, "asking about", "", sr.Schema{}, err, "")
+	}
+	if err != nil {
+		return sinks.Unavailable(fmt.Errorf("%w: %w", ErrRegistry, r.credentials.Error(err)))
+	}
+	return nil
+}
