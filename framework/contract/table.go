@@ -44,8 +44,8 @@ type table struct {
 	looks  int
 }
 
-// shape is what a table shows of a schema.
-type shape struct {
+// outline is what a table shows of a schema.
+type outline struct {
 	Type       json.RawMessage   `json:"type"`
 	Format     string            `json:"format"`
 	Encoding   string            `json:"contentEncoding"`
@@ -64,9 +64,9 @@ type shape struct {
 	again      string            // a reference that is among them
 }
 
-// look returns the shape of a schema, with those that it refers to or extends as variants.
-func (t *table) look(schema json.RawMessage, above []string) shape {
-	var s shape
+// look returns the outline of a schema, or of the one that it refers to.
+func (t *table) look(schema json.RawMessage, above []string) outline {
+	var s outline
 	if t.looks++; t.looks > mostLooks || !isObject(schema) {
 		return s
 	}
@@ -100,7 +100,7 @@ func (t *table) at(reference string) json.RawMessage {
 }
 
 // below adds the fields below a place.
-func (t *table) below(path string, s shape) {
+func (t *table) below(path string, s outline) {
 	if s.again != "" || len(t.fields) > mostFields {
 		return
 	}
@@ -131,7 +131,7 @@ func (t *table) add(path string, schema json.RawMessage, required bool, above []
 }
 
 // typeOf says what a value can be.
-func (t *table) typeOf(s shape) string {
+func (t *table) typeOf(s outline) string {
 	if s.again != "" {
 		_, name, _ := strings.Cut(s.again, "/$defs/")
 		return cmp.Or(name, "payload") + ", as above"
