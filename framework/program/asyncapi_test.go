@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,6 +114,20 @@ func TestTheAsyncAPIHasATitleAndAVersion(t *testing.T) {
 	file := writeFile(t, "sinks:\n  events: {kind: kafka, with: {brokers: ['a:1'], topic: x}}\nroutes: {'*': [events]}\n")
 	require.Contains(t, asyncAPI(t, "-c", file, "--title", "Shop", "--api-version", "2.1.0"), `"title": "Shop",
     "version": "2.1.0"`)
+}
+
+func TestTheAsyncAPIHasTheTypesOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	schema := filepath.Join(t.TempDir(), "parcel.json")
+	require.NoError(t, os.WriteFile(schema, []byte(`{"type": "object", "properties": {"parcel": {"type": "string"}}}`), 0o600))
+	r := waybill(t, "types", "asyncapi", "-c", writeFile(t, `
+types: {parcel.found: {schema: "`+schema+`"}}
+sinks:
+  events: {kind: kafka, with: {brokers: ["a:1"], topic: x}}
+routes: {parcel.*: [events]}
+`))
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, `"$ref": "#/components/schemas/parcel.found.v1"`)
 }
 
 func TestTheAsyncAPINeedsAConfigurationWithoutMistakes(t *testing.T) {

@@ -41,6 +41,8 @@ type way struct {
 	RoutedAs string
 	Steps    []step
 	Contract *described // nil if there is none
+	// Failure is why a registered type has no contract; nil if it has one.
+	Failure error
 }
 
 // described is the contract of a version, as consumers read it.
@@ -102,6 +104,10 @@ func (r *request) way(typ string) *way {
 		i++
 	}
 	w := &way{Type: all[i], Contract: r.described(typ)}
+	if r.Contracts != nil && w.Registered != nil {
+		set, _ := r.Contracts()
+		w.Failure = set.Failure(w.Registered.Type)
+	}
 	if r.Routing.Routes == nil {
 		return w
 	}
