@@ -14,9 +14,7 @@ import (
 	"github.com/bufbuild/protocompile"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
@@ -25,7 +23,8 @@ type protobufCodec struct {
 	message protoreflect.MessageDescriptor
 	typ     protoreflect.MessageType
 	index   []int
-	partial bool // no field is required, so that this need not be checked
+	partial bool          // no field is required, so that this need not be checked
+	quick   *quickMessage // nil if fields are required
 }
 
 // protoFile is the name under which the schema is compiled.
@@ -42,44 +41,15 @@ func newProtobufCodec(text, message string) (*protobufCodec, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The compiler's own descriptors look up a field's features each time that it is asked for them.
-	file, err := protodesc.NewFile(protodesc.ToFileDescriptorProto(files[0]), imports{files[0]})
+	found, err := messageIn(files[0], message)
 	if err != nil {
 		return nil, err
 	}
-	found, err := messageIn(file, message)
-	if err != nil {
-		return nil, err
+	c := &protobufCodec{message: found, typ: dynamicpb.NewMessageType(found), index: indexOf(found), partial: isPartial(found, make(map[protoreflect.FullName]bool))}
+	if c.partial {
+		c.quick = newQuickMessage(found, make(map[protoreflect.FullName]*quickMessage))
 	}
-	return &protobufCodec{
-		message: found, typ: dynamicpb.NewMessageType(found), index: indexOf(found),
-		partial: isPartial(found, make(map[protoreflect.FullName]bool)),
-	}, nil
-}
-
-// imports finds what a compiled file imports.
-type imports struct{ file protoreflect.FileDescriptor }
-
-func (i imports) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
-	for n := range i.file.Imports().Len() {
-		if found := i.file.Imports().Get(n); found.Path() == path {
-			return found.FileDescriptor, nil
-		}
-	}
-	return protoregistry.GlobalFiles.FindFileByPath(path)
-}
-
-func (i imports) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
-	for n := range i.file.Imports().Len() {
-		one := new(protoregistry.Files)
-		if err := one.RegisterFile(i.file.Imports().Get(n).FileDescriptor); err != nil {
-			return nil, err
-		}
-		if found, err := one.FindDescriptorByName(name); err == nil {
-			return found, nil
-		}
-	}
-	return nil, protoregistry.NotFound
+	return c, nil
 }
 
 // messageIn returns a message by its full name; "" means the first one.
@@ -137,6 +107,9 @@ func (c *protobufCodec) appendBinary(dst, payload []byte) ([]byte, error) {
 }
 
 func (c *protobufCodec) append(dst, payload []byte) ([]byte, error) {
+	if encoded, ok := c.appendQuickly(dst, payload); ok {
+		return encoded, nil
+	}
 	m := c.typ.New().Interface()
 	if err := (protojson.UnmarshalOptions{AllowPartial: c.partial}).Unmarshal(payload, m); err != nil {
 		return nil, c.misfit(payload, err)
@@ -146,6 +119,21 @@ func (c *protobufCodec) append(dst, payload []byte) ([]byte, error) {
 		return nil, misfits("cannot be encoded as %s", c.message.FullName())
 	}
 	return encoded, nil
+}
+
+// appendQuickly appends a message that the quick form knows. Escapes may be of half a surrogate pair, which
+// protojson refuses.
+func (c *protobufCodec) appendQuickly(dst, payload []byte) ([]byte, bool) {
+	if c.quick == nil || bytes.Contains(payload, []byte(`\u`)) || check(payload) != nil {
+		return nil, false
+	}
+	p := parsers.Get()
+	defer parsers.Put(p)
+	v, err := p.ParseBytes(payload)
+	if err != nil {
+		return nil, false
+	}
+	return c.quick.append(dst, v)
 }
 
 // place is where the errors of protojson say that something is wrong. They also have the value, so their
