@@ -43,7 +43,8 @@ type Break struct {
 func (b Break) String() string { return b.Text }
 
 // Compare returns what a change from the published contracts to new ones breaks, sorted by type and version;
-// nil if nothing. Types and versions that are new break nothing. Only within a version are schemas compared.
+// nil if nothing. Types and versions that are new break nothing. Only within a version are schemas compared. A
+// version that is only read must still read what is stored, whatever keep is.
 func Compare(published, next *Set, keep Compatibility) []Break {
 	if keep == None {
 		return nil
@@ -51,19 +52,25 @@ func Compare(published, next *Set, keep Compatibility) []Break {
 	var breaks []Break
 	for _, old := range published.All() {
 		c, ok := next.Of(old.Type, old.Version)
-		if !ok || c.Type != old.Type {
+		switch {
+		case !ok, c.Type != old.Type && !old.Former:
 			breaks = append(breaks, missing(old, c, next))
 			continue
+		case c.Type == old.Type:
+			breaks = append(breaks, compareAbout(old, c)...)
 		}
-		breaks = append(breaks, compareAbout(old, c)...)
-		if old.ContentType != "" || c.ContentType != "" {
+		switch {
+		case old.ContentType != "" || c.ContentType != "":
+			continue
+		case c.Former: // what is stored must be read, and nothing new is published
+			breaks = append(breaks, compareSchemas(lenient(c.object), old.object, c.About, backward)...)
 			continue
 		}
 		if keep != Backward {
-			breaks = append(breaks, compareSchemas(old.object, c.object, old.About, forward)...)
+			breaks = append(breaks, compareSchemas(old.object, c.object, c.About, forward)...)
 		}
 		if keep != Forward {
-			breaks = append(breaks, compareSchemas(c.object, old.object, old.About, backward)...)
+			breaks = append(breaks, compareSchemas(c.object, old.object, c.About, backward)...)
 		}
 	}
 	return breaks
@@ -100,6 +107,10 @@ func without(v any, isSchema bool, dropped func(keyword string) bool) any {
 			case isSchema && dropped(name):
 			case isSchema && slices.Contains([]string{"enum", "const", "examples", "default"}, name):
 				kept[name] = value
+			case isSchema && name == "required":
+				texts := textsOf(value) // whose order means nothing
+				slices.Sort(texts)
+				kept[name] = texts
 			default:
 				names := isSchema && slices.Contains([]string{"properties", "$defs", "patternProperties", "dependentSchemas"}, name)
 				kept[name] = without(value, !names, dropped)
@@ -137,7 +148,7 @@ func compareAbout(old, c *Contract) (breaks []Break) {
 	add := func(format string, args ...any) {
 		breaks = append(breaks, Break{Type: old.Type, Version: old.Version, Text: old.String() + fmt.Sprintf(format, args...)})
 	}
-	if old.Key && !c.Key {
+	if old.Key && !c.Key && !c.Former {
 		add(" no longer has an ordering key: consumers rely on the order; add registry.Key, or set compat")
 	}
 	if old.Former && !c.Former {
@@ -191,7 +202,11 @@ func (c *comparison) report(field, inForward, inBackward string) {
 	if c.direction == backward {
 		text = inBackward
 	}
-	text = fmt.Sprintf("%s %s; publish v%d with an upcaster, or set compat", subject, text, c.about.Version+1)
+	wayOut := fmt.Sprintf("publish v%d with an upcaster", c.about.Version+1)
+	if c.about.Former {
+		wayOut = "keep the Go type of that version as it was"
+	}
+	text = fmt.Sprintf("%s %s; %s, or set compat", subject, text, wayOut)
 	c.breaks = append(c.breaks, Break{c.about.Type, c.about.Version, field, text})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/contract"
+	"github.com/waybill-go/waybill/registry"
 )
 
 func setOf(t *testing.T, schema string) *contract.Set {
@@ -203,4 +204,42 @@ func TestTheDocumentationHasTheRules(t *testing.T) {
 	}
 	require.Equal(t, len(rules), strings.Count(string(text), "| allowed | breaks |")+strings.Count(string(text), "| breaks | allowed |")+
 		strings.Count(string(text), "| allowed | allowed |")+strings.Count(string(text), "| breaks | breaks |"), "docs/contracts.md has a row without a test")
+}
+
+func TestAVersionThatIsOnlyReadMustReadWhatIsStored(t *testing.T) {
+	t.Parallel()
+	type v1 struct {
+		ID    string
+		Price int
+		Note  string
+	}
+	type partOfV1 struct {
+		Price int
+		More  bool
+	}
+	type otherV1 struct{ Price string }
+	type v2 struct{ Cents int }
+	contracts := func(options ...registry.TypeOption) *contract.Set {
+		types := registry.New()
+		require.NoError(t, registry.Register[v2](types, "price.set", append(options, registry.Version(2))...))
+		set, err := contract.FromTypes(types)
+		require.NoError(t, err)
+		return set
+	}
+	before := contracts(registry.Upcast(1, func(v1) (v2, error) { return v2{}, nil }))
+	part := contracts(registry.Upcast(1, func(partOfV1) (v2, error) { return v2{}, nil }))
+	other := contracts(registry.Upcast(1, func(otherV1) (v2, error) { return v2{}, nil }))
+	for _, keep := range []contract.Compatibility{contract.Forward, contract.Backward, contract.Full} {
+		require.Empty(t, contract.Compare(before, part, keep), "nothing reads the other fields")
+		require.Equal(t, []string{"field Price of price.set v1 may no longer be integer: stored rows of v1 may have it; keep the Go type of that version as it was, or set compat"},
+			textsOf(contract.Compare(before, other, keep)))
+	}
+	require.Empty(t, contract.Compare(before, other, contract.None))
+}
+
+func TestTheOrderOfFieldsMeansNothing(t *testing.T) {
+	t.Parallel()
+	a := setOf(t, `{"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}`)
+	b := setOf(t, `{"properties": {"b": {}, "a": {}}, "required": ["b", "a"], "type": "object"}`)
+	require.True(t, contract.Same(a.All()[0], b.All()[0]))
 }

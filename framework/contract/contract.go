@@ -106,7 +106,7 @@ func (c *Contract) validate(by *compiled, object map[string]any, payload []byte)
 	if c.ContentType != "" {
 		return nil
 	}
-	if err := by.compile(c.About.String(), object); err != nil {
+	if err := by.compile(c.String(), object); err != nil {
 		return err
 	}
 	if by.quick.recognizes(payload) {

@@ -176,6 +176,9 @@ func (d *describer) find(t reflect.Type, path string) {
 		if k := t.Key(); k.Kind() != reflect.String && !isInteger(k.Kind()) && !k.Implements(textMarshaler) {
 			problem("has keys that JSON cannot have: use texts or integers")
 		}
+		if e := t.Elem(); (implements(e, jsonMarshaler) && !e.Implements(jsonMarshaler) || implements(e, textMarshaler) && !e.Implements(textMarshaler)) && e.Kind() != reflect.Pointer {
+			problem("has values that write themselves only through a pointer, which they are not: use pointers as the map's values")
+		}
 		d.find(t.Elem(), join(path, "*"))
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
 		problem(`cannot be JSON: leave the field out with the tag json:"-", or use another type`)

@@ -56,33 +56,33 @@ type (
 type everything struct {
 	base
 	*optionalPart
-	Total   Money            `json:"total" jsonschema:"title=Total,description=Without tax"`
-	Also    *Money           `json:"also"`
-	Maybe   *Money           `json:"maybe,omitempty"`
-	Lines   lines            `json:"lines"`
-	Labels  map[string]int8  `json:"labels"`
-	ByDay   map[int]*string  `json:"by_day"`
-	Raw     json.RawMessage  `json:"raw"`
-	Any     any              `json:"any"`
-	Big     *big.Int         `json:"big"`
-	Blob    []byte           `json:"blob"`
-	Four    [4]uint16        `json:"four"`
-	Quoted  *int8            `json:"quoted,string"`
-	Zero    time.Time        `json:"zero,omitzero"`
-	Always  Money            `json:"always,omitempty"`
-	UUID    uuid.UUID        `json:"uuid"`
-	Wait    time.Duration    `json:"wait"`
-	Number  json.Number      `json:"number"`
-	Float   float32          `json:"float"`
-	Flag    flag             `json:"flag"`
-	Mail    string           `json:"mail" jsonschema:"format=email"`
-	Hidden  string           `json:"-"`
-	Dash    string           `json:"-,"` //nolint:staticcheck // its name is -
-	Tree    tree             `json:"tree"`
-	List    list             `json:"list"`
-	Page    page[Money]      `json:"page"`
-	Inner   struct{ A *int } `json:"inner"`
-	nothing int
+	Total  Money            `json:"total" jsonschema:"title=Total,description=Without tax"`
+	Also   *Money           `json:"also"`
+	Maybe  *Money           `json:"maybe,omitempty"`
+	Lines  lines            `json:"lines"`
+	Labels map[string]int8  `json:"labels"`
+	ByDay  map[int]*string  `json:"by_day"`
+	Raw    json.RawMessage  `json:"raw"`
+	Any    any              `json:"any"`
+	Big    *big.Int         `json:"big"`
+	Blob   []byte           `json:"blob"`
+	Four   [4]uint16        `json:"four"`
+	Quoted *int8            `json:"quoted,string"`
+	Zero   time.Time        `json:"zero,omitzero"`
+	Always Money            `json:"always,omitempty"`
+	UUID   uuid.UUID        `json:"uuid"`
+	Wait   time.Duration    `json:"wait"`
+	Number json.Number      `json:"number"`
+	Float  float32          `json:"float"`
+	Flag   flag             `json:"flag"`
+	Mail   string           `json:"mail" jsonschema:"format=email"`
+	Hidden string           `json:"-"`
+	Dash   string           `json:"-,"` //nolint:staticcheck // its name is -
+	Tree   tree             `json:"tree"`
+	List   list             `json:"list"`
+	Page   page[Money]      `json:"page"`
+	Inner  struct{ A *int } `json:"inner"`
+	_      int
 }
 
 type page[T any] struct{ Items []T }
@@ -281,6 +281,10 @@ func TestATypeThatWritesItselfSaysHow(t *testing.T) {
 
 type loop *loop
 
+type throughPointer struct{ A int }
+
+func (*throughPointer) MarshalText() ([]byte, error) { return []byte("a"), nil }
+
 func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 	t.Parallel()
 	type hidden struct {
@@ -299,6 +303,9 @@ func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 			return registry.Register[struct {
 				Loop loop `json:"loop"`
 			}](r, "it")
+		},
+		`it v1: field ByName: map[string]contract_test.throughPointer has values that write themselves only through a pointer`: func(r *registry.Registry) error {
+			return registry.Register[struct{ ByName map[string]throughPointer }](r, "it")
 		},
 		`it v1: field C: complex128 cannot be JSON`: func(r *registry.Registry) error {
 			return registry.Register[struct{ C complex128 }](r, "it")
@@ -445,6 +452,25 @@ func TestAFolderKeepsContracts(t *testing.T) {
 	require.ErrorContains(t, err, "other.v1.json: no usable schema: it is the contract of tree v1, not of other v1: rename the file, or correct x-waybill")
 	_, err = contract.ReadFolder(t.TempDir())
 	require.ErrorContains(t, err, "has no contract, such as order.placed.v1.json: write them with waybill types export")
+}
+
+func TestALongNameOfATypeHasAShortFile(t *testing.T) {
+	t.Parallel()
+	names := []string{strings.Repeat("ü", 127), strings.Repeat("ü", 126) + "a", strings.Repeat("x", 255)}
+	types := registry.New()
+	require.NoError(t, errors.Join(registry.Register[Money](types, names[0]), registry.Register[tree](types, names[1]), registry.Register[base](types, names[2])))
+	set, err := contract.FromTypes(types)
+	require.NoError(t, err)
+	folder := t.TempDir()
+	written, err := set.Write(folder)
+	require.NoError(t, err)
+	require.Len(t, written, 3)
+	read, err := contract.ReadFolder(folder)
+	require.NoError(t, err)
+	require.Empty(t, contract.Compare(read, set, contract.Full))
+	for _, name := range names {
+		require.True(t, read.Knows(name))
+	}
 }
 
 func TestContractsAreTheSameEachTime(t *testing.T) {

@@ -46,7 +46,7 @@ func collect(t reflect.Type, depth int, within bool, index []int, above []reflec
 		if base.Kind() == reflect.Pointer {
 			base = base.Elem()
 		}
-		if tag == "-" || !f.IsExported() && !(f.Anonymous && base.Kind() == reflect.Struct) {
+		if tag == "-" || !f.IsExported() && (!f.Anonymous || base.Kind() != reflect.Struct) {
 			continue
 		}
 		f.Index = append(slices.Clone(index), i)

@@ -3,6 +3,7 @@ package contract
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +14,22 @@ import (
 	"strconv"
 )
 
+// maxName is how long the part of a file's name before the version may be, in bytes.
+const maxName = 200
+
 // FileName returns the name of a version's file, such as order.placed.v2.json. Characters that are not legal
-// in file names are escaped as in URLs.
+// in file names are escaped as in URLs, and a very long name ends with a digest.
 func (a About) FileName() string {
-	return fmt.Sprintf("%s.v%d.json", url.PathEscape(a.Type), a.Version)
+	name := url.PathEscape(a.Type)
+	if len(name) > maxName {
+		digest := sha256.Sum256([]byte(a.Type))
+		name = fmt.Sprintf("%s~%x", name[:maxName-17], digest[:8])
+	}
+	return fmt.Sprintf("%s.v%d.json", name, a.Version)
 }
 
 // fileName matches the names that FileName returns.
-var fileName = regexp.MustCompile(`^(.+)\.v([1-9]\d*)\.json$`)
+var fileName = regexp.MustCompile(`^(.+)\.v([1-9]\d{0,8})\.json$`)
 
 // Write writes each contract to its file in a folder, which it creates. The same contracts give the same
 // files. It returns the names of the files that were new or have changed. Other files stay.
@@ -75,11 +84,11 @@ func (s *Set) read(path, escaped, number string) error {
 	if err != nil {
 		return err
 	}
+	version, _ := strconv.Atoi(number) // a few digits
 	typ, err := url.PathUnescape(escaped)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrSchema, err)
+	if said, wrong := aboutIn(document); wrong == nil && said.FileName() == filepath.Base(path) {
+		typ, err = said.Type, nil // of which the name may have only the beginning
 	}
-	version, err := strconv.Atoi(number)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSchema, err)
 	}
@@ -94,18 +103,32 @@ func (s *Set) read(path, escaped, number string) error {
 // place says; version 0 means that it says none, and is then 1 unless the schema has one. It fails with
 // [ErrSchema] if the document is no JSON Schema, or if it contradicts its place.
 func Read(typ string, version int, document []byte) (About, error) {
-	var file struct {
-		About About `json:"x-waybill"`
+	about, err := aboutIn(document)
+	if err != nil {
+		return About{}, err
 	}
-	if err := json.Unmarshal(document, &file); err != nil {
-		return About{}, fmt.Errorf("%w: %w", ErrSchema, err)
-	}
-	about := file.About
 	about.Type = cmp.Or(about.Type, typ)
 	about.Version = cmp.Or(about.Version, version, 1)
 	if about.Type != typ || version != 0 && about.Version != version {
 		return About{}, fmt.Errorf("%w: it is the contract of %s, not of %s: rename the file, or correct x-waybill", ErrSchema, about, About{Type: typ, Version: version})
 	}
-	_, err := parse(about, document)
+	_, err = parse(about, document)
 	return about, err
+}
+
+// aboutIn returns what a schema says of itself in x-waybill; the zero value if it says nothing.
+func aboutIn(document []byte) (about About, err error) {
+	members, err := membersOf(document)
+	if err != nil {
+		return About{}, fmt.Errorf("%w: %w", ErrSchema, err)
+	}
+	for _, m := range members {
+		if m.name != keyword {
+			continue
+		}
+		if err := json.Unmarshal(m.value.(json.RawMessage), &about); err != nil {
+			return About{}, fmt.Errorf("%w: %s is not what waybill types export writes: remove it, or write the file again", ErrSchema, keyword)
+		}
+	}
+	return about, nil
 }

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,8 +137,8 @@ type member struct {
 // membersOf returns the members of a JSON object in their order.
 func membersOf(object []byte) (members []member, err error) {
 	d := json.NewDecoder(bytes.NewReader(object))
-	if _, err := d.Token(); err != nil { // {
-		return nil, err
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return nil, cmp.Or(err, errors.New("the document is not a JSON object"))
 	}
 	for d.More() {
 		name, err := d.Token()
