@@ -27,7 +27,7 @@ import (
 //   - anyOf and oneOf are unions, if JSON can tell their branches apart: not two objects, for example.
 //
 // Limits such as maxLength and pattern are not in the schema. Its errors join everything that Avro cannot
-// express, such as values of any type; such a type needs a schema in Avro of its own.
+// express, such as values of any type; such a type needs a given schema in Avro.
 func DeriveAvro(typ, jsonSchema string) (string, error) {
 	decoder := json.NewDecoder(strings.NewReader(jsonSchema))
 	decoder.UseNumber()

@@ -13,7 +13,6 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/waybilltest"
-	"github.com/waybill-go/waybill/registry"
 )
 
 // OrderPlaced says that a customer has placed an order.
@@ -56,7 +55,7 @@ func (o OrderPlaced) key() string { return o.Order }
 var o = func() *waybill.Outbox {
 	o := waybill.SQLite(nil, waybill.SQLiteConfig{})
 	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(OrderPlaced.key),
-		registry.Describe(registry.Description{
+		waybill.Describe(waybill.Description{
 			Title:    "Order placed",
 			Text:     "A customer has placed an order. It may be paid already.",
 			Owner:    "shop@example.com",
