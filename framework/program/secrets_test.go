@@ -93,7 +93,7 @@ func TestNoMistakeQuotesASecret(t *testing.T) {
 	require.Equal(t, map[string][]string{
 		"email":    {"smtp password", "oauth2.token_url password", "oauth2.client_secret true", "oauth2.refresh_token true"},
 		"http":     {"url url", "headers true", "bearer true", "password true", "secret true", "secrets true", "proxy password"},
-		"kafka":    {"sasl.password true"},
+		"kafka":    {"encoding.registry.auth.password true", "encoding.registry.auth.token true", "sasl.password true"},
 		"process":  {"command arguments", "env true"},
 		"webhooks": {"proxy password", "encryption_keys true"},
 	}, found)

@@ -67,6 +67,21 @@ var (
 // Enabled reports whether payloads are encoded.
 func (c *Config) Enabled() bool { return c.Format != "" }
 
+func (c *Config) contentType() string {
+	if c.Format == FormatJSONSchema {
+		return "application/vnd.confluent.json"
+	}
+	return "application/vnd.confluent." + c.Format
+}
+
+// Describe changes the description of a channel to one of encoded payloads, if they are encoded.
+func (c *Config) Describe(channel *sinks.Channel) {
+	if c.Enabled() {
+		channel.Text += " The payload is behind the id of its schema in a schema registry, in Confluent's wire format."
+		channel.ContentType, channel.Body = c.contentType(), sinks.NoSchema
+	}
+}
+
 // SetDefaults fills the fields that are zero, if there is a format: Subject topic.
 func (c *Config) SetDefaults() {
 	if c.Enabled() {

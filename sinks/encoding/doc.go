@@ -1,6 +1,6 @@
 // Package encoding encodes payloads in Avro, Protobuf or JSON with the id of their schema in a schema
-// registry, in Confluent's wire format. The kafka sink has its settings below the key "encoding". A sink of
-// your own that sends bytes can have them, too:
+// registry, in Confluent's wire format. The kinds kafka, nats, rabbitmq and redis have its settings below the
+// key "encoding". A sink of your own that sends bytes can have them, too:
 //
 //	encoder, err := encoding.New(in, config.Encoding)
 //	…

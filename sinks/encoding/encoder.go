@@ -86,12 +86,7 @@ func New(in sinks.Instance, c Config) (*Encoder, error) {
 
 // ContentType returns the media type of what Encode returns: application/vnd.confluent. and avro, json or
 // protobuf. It is not that of the payload, because of the bytes in front of it.
-func (e *Encoder) ContentType() string {
-	if e.config.Format == FormatJSONSchema {
-		return "application/vnd.confluent.json"
-	}
-	return "application/vnd.confluent." + e.config.Format
-}
+func (e *Encoder) ContentType() string { return e.config.contentType() }
 
 // Encode returns the payload in the configured format, behind the id of its schema. topic is that of the
 // record, or another name for the destination, for the subject; SubjectRecord does not use it.

@@ -37,6 +37,7 @@ func (c *Config) Channel() sinks.Channel {
 		channel.Text += " Headers are those of CloudEvents 1.0 in binary mode."
 		channel.Headers = append(cloudevents.Headers(eventHeaderPrefix), sinks.Header{Name: headerContentType, Text: "Content type of the payload."})
 	}
+	c.Encoding.Describe(&channel)
 	return channel
 }
 

@@ -67,14 +67,19 @@ func (l *Lazy) DeliverCollection(ctx context.Context, c *sinks.Collection) (noti
 	return l.sink.DeliverCollection(ctx, c)
 }
 
-// CheckHealth connects, and checks the publisher's health if it is a [sinks.HealthChecker].
+// CheckHealth connects, and checks the publisher's health if it is a [sinks.HealthChecker], and the encoder's.
 func (l *Lazy) CheckHealth(ctx context.Context) error {
 	p, err := l.publisher.get(ctx)
 	if err != nil {
 		return err
 	}
 	if checker, ok := p.(sinks.HealthChecker); ok {
-		return checker.CheckHealth(ctx)
+		if err := checker.CheckHealth(ctx); err != nil {
+			return err
+		}
+	}
+	if l.sink.encoder != nil {
+		return l.sink.encoder.CheckHealth(ctx)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@
 // # The message
 //
 // The message's UUID is the notification's id, by which subscribers recognize duplicates. Its
-// payload is the notification's payload, unchanged. Its metadata is the notification's
+// payload is the notification's payload, unchanged, or what [Config.Encoder] makes of it. Its metadata is the notification's
 // metadata, and [MetadataType] and the other constants, which are also the names of the kafka
 // sink's headers. Metadata of the notification with one of these names, or whose name begins
 // with [MetadataPrefix], is sent with the prefix [MetadataPrefix].
@@ -81,6 +81,21 @@ type Config struct {
 	// Classify the library's errors of a lost connection as unavailable. Otherwise they are
 	// transient, and use up attempts while the broker is down.
 	Classify func(error) error
+
+	// Encoder encodes payloads; nil if they are sent as they are. The sink closes it. Optional.
+	Encoder Encoder
+}
+
+// Encoder encodes payloads. That of package sinks/encoding is one. Its methods must be safe for concurrent
+// use.
+type Encoder interface {
+	// Encode returns what is sent to a topic instead of the payload. Its errors should have a class.
+	Encode(ctx context.Context, topic string, e *notification.Envelope) ([]byte, error)
+	// ContentType returns the media type of what Encode returns. It replaces that of the metadata.
+	ContentType() string
+	// CheckHealth is called by [Lazy.CheckHealth].
+	CheckHealth(ctx context.Context) error
+	Close()
 }
 
 // Validate returns the mistakes in the topic. They begin with the key topic, for the
@@ -98,6 +113,7 @@ type Sink struct {
 	publisher message.Publisher
 	topic     topic
 	classify  func(error) error
+	encoder   Encoder // nil if payloads are sent as they are
 }
 
 var (
@@ -120,7 +136,7 @@ func New(p message.Publisher, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{publisher: p, topic: t, classify: c.Classify}, nil
+	return &Sink{publisher: p, topic: t, classify: c.Classify, encoder: c.Encoder}, nil
 }
 
 // Deliver publishes one message, and returns the receipt "published to orders". The
@@ -160,7 +176,14 @@ func (s *Sink) publish(ctx context.Context, topic string, deliveries ...*notific
 	}
 	messages := make([]*message.Message, len(deliveries))
 	for i, d := range deliveries {
-		messages[i] = newMessage(ctx, d.Envelope)
+		m, err := s.newMessage(ctx, topic, d.Envelope)
+		switch {
+		case err != nil && len(deliveries) > 1:
+			return "", fmt.Errorf("%s: %w", d.ID, err)
+		case err != nil:
+			return "", err
+		}
+		messages[i] = m
 	}
 	err := s.publisher.Publish(topic, messages...)
 	switch {
@@ -172,11 +195,16 @@ func (s *Sink) publish(ctx context.Context, topic string, deliveries ...*notific
 	return "", s.failed(topic, err)
 }
 
-// Close closes the publisher. If ctx ends first, it returns the context's error, and the
+// Close closes the publisher, and the encoder. If ctx ends first, it returns the context's error, and the
 // publisher closes in the background.
 func (s *Sink) Close(ctx context.Context) error {
 	closed := make(chan error, 1)
-	go func() { closed <- s.publisher.Close() }()
+	go func() {
+		if s.encoder != nil {
+			s.encoder.Close()
+		}
+		closed <- s.publisher.Close()
+	}()
 	select {
 	case err := <-closed:
 		return err
@@ -187,7 +215,7 @@ func (s *Sink) Close(ctx context.Context) error {
 
 // newMessage copies payload and metadata, because a publisher inside the process may pass the
 // message to its subscribers, which use it after Deliver has returned.
-func newMessage(ctx context.Context, e *notification.Envelope) *message.Message {
+func (s *Sink) newMessage(ctx context.Context, topic string, e *notification.Envelope) (*message.Message, error) {
 	m := message.NewMessage(e.ID, bytes.Clone(e.Payload))
 	for name, text := range e.Metadata {
 		m.Metadata[metadataName(name)] = text
@@ -199,7 +227,13 @@ func newMessage(ctx context.Context, e *notification.Envelope) *message.Message 
 		m.Metadata[MetadataKey] = e.Key
 	}
 	m.SetContext(ctx)
-	return m
+	if s.encoder == nil {
+		return m, nil
+	}
+	var err error
+	m.Payload, err = s.encoder.Encode(ctx, topic, e)
+	m.Metadata[notification.MetadataContentType] = s.encoder.ContentType()
+	return m, err
 }
 
 func metadataName(name string) string {

@@ -14,5 +14,6 @@ func (c *Config) Channel() sinks.Channel {
 	channel := c.publishing().Channel("nats", brokers.Hosts(c.Servers...)...)
 	channel.Text += " Messages are in a stream of JetStream, by the subject of this address."
 	channel.Headers = append([]sinks.Header{{Name: wmnats.WatermillUUIDHdr, Text: "Id of the notification."}}, channel.Headers...)
+	c.Encoding.Describe(&channel)
 	return channel
 }

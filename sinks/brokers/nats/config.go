@@ -14,23 +14,25 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
 // Config has the settings of a nats sink, which are below "with" in the configuration.
 type Config struct {
-	Servers          []string      `yaml:"servers" secret:"url" doc:"Addresses of some servers of the cluster, as nats://host:4222, or tls://host:4222 to require TLS. The client discovers the others. Required"`
-	User             string        `yaml:"user" doc:"Name of the user, if the addresses have none"`
-	Password         string        `yaml:"password" secret:"true" doc:"Password of the user"`
-	Token            string        `yaml:"token" secret:"true" doc:"Token, for servers that require one"`
-	CredentialsFile  string        `yaml:"credentials_file" content:"true" doc:"Credentials file (.creds) with the JWT and the seed of a user"`
-	NKeyFile         string        `yaml:"nkey_file" content:"true" doc:"File with the seed of a user's NKey"`
-	Topic            string        `yaml:"topic" doc:"Subject, or a template for it, such as shop.{{.Type}} or shop.{{.Metadata.tenant}}.orders. It must belong to a stream. Required"`
-	Stream           string        `yaml:"stream" doc:"Name of the stream that must store the messages. If the subject belongs to another stream, that stream refuses them. waybill config check also checks this stream. Default: the stream that has the subject"`
-	MaxConnectionAge time.Duration `yaml:"max_connection_age" doc:"How long new messages use a connection. The next one resolves the names again"`
-	Timeout          time.Duration `yaml:"timeout" doc:"How long a stream may take to store a message. At least 100ms, and less than the sink's timeout"`
-	TLS              brokers.TLS   `yaml:"tls" doc:"Settings of TLS. If any of them is set, connections are encrypted"`
+	Servers          []string        `yaml:"servers" secret:"url" doc:"Addresses of some servers of the cluster, as nats://host:4222, or tls://host:4222 to require TLS. The client discovers the others. Required"`
+	User             string          `yaml:"user" doc:"Name of the user, if the addresses have none"`
+	Password         string          `yaml:"password" secret:"true" doc:"Password of the user"`
+	Token            string          `yaml:"token" secret:"true" doc:"Token, for servers that require one"`
+	CredentialsFile  string          `yaml:"credentials_file" content:"true" doc:"Credentials file (.creds) with the JWT and the seed of a user"`
+	NKeyFile         string          `yaml:"nkey_file" content:"true" doc:"File with the seed of a user's NKey"`
+	Topic            string          `yaml:"topic" doc:"Subject, or a template for it, such as shop.{{.Type}} or shop.{{.Metadata.tenant}}.orders. It must belong to a stream. Required"`
+	Stream           string          `yaml:"stream" doc:"Name of the stream that must store the messages. If the subject belongs to another stream, that stream refuses them. waybill config check also checks this stream. Default: the stream that has the subject"`
+	MaxConnectionAge time.Duration   `yaml:"max_connection_age" doc:"How long new messages use a connection. The next one resolves the names again"`
+	Timeout          time.Duration   `yaml:"timeout" doc:"How long a stream may take to store a message. At least 100ms, and less than the sink's timeout"`
+	Encoding         encoding.Config `yaml:"encoding" doc:"Payloads in Avro, JSON Schema or Protobuf, with the id of their schema in a schema registry. TOPIC in the names of schemas is the subject"`
+	TLS              brokers.TLS     `yaml:"tls" doc:"Settings of TLS. If any of them is set, connections are encrypted"`
 }
 
 var (
@@ -52,6 +54,7 @@ func (c *Config) Validate() error {
 		c.validateServers(),
 		errCredentials,
 		c.publishing().Validate(),
+		c.Encoding.Validate(),
 		c.validateStream(),
 		brokers.CheckMaxConnectionAge(c.MaxConnectionAge),
 		brokers.CheckTimeout(c.Timeout),

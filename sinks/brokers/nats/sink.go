@@ -19,6 +19,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
@@ -51,13 +53,17 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	publishing, err := brokers.Encoded(c.publishing(), in, c.Encoding)
+	if err != nil {
+		return nil, err
+	}
 	open, closeIt := context.WithCancel(context.Background())
 	lazy, err := publisher.NewLazy(func(ctx context.Context) (message.Publisher, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
 		defer context.AfterFunc(open, cancel)()
 		return connect(ctx, in, c)
-	}, c.publishing())
+	}, publishing)
 	if err != nil {
 		closeIt()
 		return nil, err
@@ -102,7 +108,7 @@ func (s *Sink) call(ctx context.Context, sink string, deliver func(context.Conte
 	switch {
 	case err == nil && call.duplicateOf != "":
 		return notification.Receipt(fmt.Sprintf("%s: a duplicate, which stream %s already has", receipt, call.duplicateOf)), nil
-	case !call.connected && errors.Is(err, context.DeadlineExceeded):
+	case !call.connected && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, encoding.ErrRegistry):
 		return "", sinks.Unavailable(fmt.Errorf("connect: %w", err))
 	}
 	return receipt, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
@@ -19,15 +20,16 @@ const maxName = 255
 
 // Config has the settings of a rabbitmq sink, which are below "with" in the configuration.
 type Config struct {
-	URL          string        `yaml:"url" secret:"password" doc:"Address of the broker: amqp://host:5672/vhost, or amqps://host:5671/vhost with TLS. Required"`
-	User         string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: guest, with the password guest"`
-	Password     string        `yaml:"password" secret:"true" doc:"Password of the user, if the URL has none"`
-	Exchange     string        `yaml:"exchange" doc:"Exchange to publish to. Default: the broker's default exchange, whose routing keys are names of queues"`
-	ExchangeType string        `yaml:"exchange_type" enum:"direct,fanout,topic,headers,x-consistent-hash" doc:"Type of the exchange. If it is set, the sink declares the exchange as durable when it connects. Default: the exchange must exist"`
-	Topic        string        `yaml:"topic" doc:"Routing key, or a template for it, such as {{.Type}}, {{.Key}} or {{.Metadata.tenant}}.orders. Required"`
-	Mandatory    bool          `yaml:"mandatory" doc:"Whether a message must reach a queue. If no queue is bound for it, the sink is unavailable. With false the broker confirms such a message and drops it"`
-	Timeout      time.Duration `yaml:"timeout" doc:"How long connecting may take, and the broker's confirmation of a message. At least 100ms, and less than the sink's timeout"`
-	TLS          brokers.TLS   `yaml:"tls" doc:"Settings of TLS, for amqps://"`
+	URL          string          `yaml:"url" secret:"password" doc:"Address of the broker: amqp://host:5672/vhost, or amqps://host:5671/vhost with TLS. Required"`
+	User         string          `yaml:"user" doc:"Name of the user, if the URL has none. Default: guest, with the password guest"`
+	Password     string          `yaml:"password" secret:"true" doc:"Password of the user, if the URL has none"`
+	Exchange     string          `yaml:"exchange" doc:"Exchange to publish to. Default: the broker's default exchange, whose routing keys are names of queues"`
+	ExchangeType string          `yaml:"exchange_type" enum:"direct,fanout,topic,headers,x-consistent-hash" doc:"Type of the exchange. If it is set, the sink declares the exchange as durable when it connects. Default: the exchange must exist"`
+	Topic        string          `yaml:"topic" doc:"Routing key, or a template for it, such as {{.Type}}, {{.Key}} or {{.Metadata.tenant}}.orders. Required"`
+	Mandatory    bool            `yaml:"mandatory" doc:"Whether a message must reach a queue. If no queue is bound for it, the sink is unavailable. With false the broker confirms such a message and drops it"`
+	Timeout      time.Duration   `yaml:"timeout" doc:"How long connecting may take, and the broker's confirmation of a message. At least 100ms, and less than the sink's timeout"`
+	Encoding     encoding.Config `yaml:"encoding" doc:"Payloads in Avro, JSON Schema or Protobuf, with the id of their schema in a schema registry. TOPIC in the names of schemas is the routing key, also in an exchange with a name"`
+	TLS          brokers.TLS     `yaml:"tls" doc:"Settings of TLS, for amqps://"`
 }
 
 var (
@@ -51,6 +53,7 @@ func (c *Config) Validate() error {
 		err,
 		c.validateExchange(),
 		c.publishing().Validate(),
+		c.Encoding.Validate(),
 		brokers.CheckTimeout(c.Timeout),
 	)
 }

@@ -30,5 +30,6 @@ func (c *Config) Channel() sinks.Channel {
 		exchange["type"] = c.ExchangeType
 	}
 	its.ChannelBindings = map[string]any{"amqp": map[string]any{"is": "routingKey", "exchange": exchange, "bindingVersion": "0.3.0"}}
+	c.Encoding.Describe(&its)
 	return its
 }

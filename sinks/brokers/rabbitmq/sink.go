@@ -56,10 +56,14 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+	publishing, err := brokers.Encoded(c.publishing(), in, c.Encoding)
+	if err != nil {
+		return nil, err
+	}
 	retiring := new(sync.WaitGroup)
 	lazy, err := publisher.NewLazy(func(ctx context.Context) (message.Publisher, error) {
 		return connect(ctx, in, c, retiring)
-	}, c.publishing())
+	}, publishing)
 	if err != nil {
 		return nil, err
 	}

@@ -17,5 +17,6 @@ func (c *Config) Channel() sinks.Channel {
 	}
 	channel.Text += " The address is the key of a stream. The field " + FieldPayload + " of an entry has the payload, and the others are headers."
 	channel.Headers = append([]sinks.Header{{Name: FieldID, Text: "Id of the notification."}}, channel.Headers...)
+	c.Encoding.Describe(&channel)
 	return channel
 }

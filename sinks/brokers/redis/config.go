@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
@@ -24,15 +25,16 @@ var schemes = []string{"redis", "rediss"}
 
 // Config has the settings of a redis sink, which are below "with" in the configuration.
 type Config struct {
-	URL              string        `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required"`
-	User             string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: the server's default user"`
-	Password         string        `yaml:"password" secret:"true" doc:"Password, if the URL has none"`
-	Topic            string        `yaml:"topic" doc:"Key of the stream, or a template for it, such as shop.{{.Type}} or {{.Metadata.tenant}}.orders. Required"`
-	MaxLength        int64         `yaml:"max_length" doc:"About how many entries a stream keeps. The oldest are deleted, whether they were read or not. Default 0: all"`
-	MaxMessageBytes  int           `yaml:"max_message_bytes" doc:"Largest payload, and largest metadata value, in bytes; not above the server's proto-max-bulk-len"`
-	MaxConnectionAge time.Duration `yaml:"max_connection_age" doc:"How long a connection is used. The next one resolves the name again"`
-	Timeout          time.Duration `yaml:"timeout" doc:"How long connecting may take, and each answer of the server. At least 100ms, and less than the sink's timeout"`
-	TLS              brokers.TLS   `yaml:"tls" doc:"Settings of TLS, for rediss://"`
+	URL              string          `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required"`
+	User             string          `yaml:"user" doc:"Name of the user, if the URL has none. Default: the server's default user"`
+	Password         string          `yaml:"password" secret:"true" doc:"Password, if the URL has none"`
+	Topic            string          `yaml:"topic" doc:"Key of the stream, or a template for it, such as shop.{{.Type}} or {{.Metadata.tenant}}.orders. Required"`
+	MaxLength        int64           `yaml:"max_length" doc:"About how many entries a stream keeps. The oldest are deleted, whether they were read or not. Default 0: all"`
+	MaxMessageBytes  int             `yaml:"max_message_bytes" doc:"Largest payload, and largest metadata value, in bytes; not above the server's proto-max-bulk-len"`
+	MaxConnectionAge time.Duration   `yaml:"max_connection_age" doc:"How long a connection is used. The next one resolves the name again"`
+	Timeout          time.Duration   `yaml:"timeout" doc:"How long connecting may take, and each answer of the server. At least 100ms, and less than the sink's timeout"`
+	Encoding         encoding.Config `yaml:"encoding" doc:"Payloads in Avro, JSON Schema or Protobuf, with the id of their schema in a schema registry. TOPIC in the names of schemas is the key of the stream"`
+	TLS              brokers.TLS     `yaml:"tls" doc:"Settings of TLS, for rediss://"`
 }
 
 var (
@@ -54,6 +56,7 @@ func (c *Config) Validate() error {
 	return errors.Join(
 		err,
 		c.publishing().Validate(),
+		c.Encoding.Validate(),
 		c.validateLimits(),
 		brokers.CheckTimeout(c.Timeout),
 	)

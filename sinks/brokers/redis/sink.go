@@ -17,6 +17,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
@@ -33,7 +34,11 @@ func New(in sinks.Instance, c Config) (*publisher.Lazy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	publishing, err := brokers.Encoded(c.publishing(), in, c.Encoding)
+	if err != nil {
+		return nil, err
+	}
 	return publisher.NewLazy(func(context.Context) (message.Publisher, error) {
 		return newStreams(in, c)
-	}, c.publishing())
+	}, publishing)
 }

@@ -94,16 +94,16 @@ var mistakes = map[string]struct {
 	says     []string
 }{
 	"rabbitmq": {
-		`{url: "http://user:hunter2@host", password: hunter2hunter2, exchange_type: topic, timeout: 1ms, tls: {key_file: x}}`,
-		[]string{"url: its scheme is not offered", "user: is missing", "exchange: is missing", "topic: topic cannot be used: it is empty", "timeout: 1ms is too short"},
+		`{url: "http://user:hunter2@host", password: hunter2hunter2, exchange_type: topic, timeout: 1ms, tls: {key_file: x}, encoding: {register: true}}`,
+		[]string{"url: its scheme is not offered", "user: is missing", "exchange: is missing", "topic: topic cannot be used: it is empty", "timeout: 1ms is too short", "encoding.format: is missing"},
 	},
 	"nats": {
-		`{servers: ["nats://hunter2@host", "http://user:hunter2@host"], password: hunter2hunter2, token: hunter2hunter2, stream: "a.b", topic: "{{.Typ}}", tls: {cert_file: x}, timeout: 1ms}`,
-		[]string{"servers: address 1 contains a user or token", "servers: address 2 is not like", "user: only one of", "stream: \"a.b\"", "topic: topic cannot be used", "tls.key_file: is missing", "timeout: 1ms is too short"},
+		`{servers: ["nats://hunter2@host", "http://user:hunter2@host"], password: hunter2hunter2, token: hunter2hunter2, stream: "a.b", topic: "{{.Typ}}", tls: {cert_file: x}, timeout: 1ms, encoding: {format: xml, registry: {url: "http://user:hunter2@host"}}}`,
+		[]string{"servers: address 1 contains a user or token", "servers: address 2 is not like", "user: only one of", "stream: \"a.b\"", "topic: topic cannot be used", "tls.key_file: is missing", "timeout: 1ms is too short", "encoding.format is \"xml\"", "encoding.registry.url: contains a user"},
 	},
 	"redis": {
-		`{url: "redis://user:hunter2@host/shop?hunter2", max_length: -1, max_message_bytes: 0, tls: {insecure: true}, timeout: 1ms}`,
-		[]string{"url: its path is not the number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short"},
+		`{url: "redis://user:hunter2@host/shop?hunter2", max_length: -1, max_message_bytes: 0, tls: {insecure: true}, timeout: 1ms, encoding: {format: avro, subject: name, registry: {auth: {password: hunter2}}}}`,
+		[]string{"url: its path is not the number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short", "encoding.subject is \"name\"", "encoding.registry.url: is missing", "encoding.registry.auth.user: is missing"},
 	},
 }
 
@@ -129,7 +129,7 @@ sinks:
   b: {kind: rabbitmq, with: {url: "amqp://host/shop", user: user, password: hunter2, topic: x}}
   c: {kind: nats, with: {servers: ["nats://hunter2@host:4222", "nats://user:hunter2@host:4222"], topic: x}}
   d: {kind: nats, with: {servers: ["nats://host:4222"], token: hunter2, topic: x}}
-  e: {kind: redis, with: {url: "rediss://:hunter2@host", topic: x}}
+  e: {kind: redis, with: {url: "rediss://:hunter2@host", topic: x, encoding: {format: avro, registry: {url: "https://host", auth: {user: user, password: hunter2}}}}}
 routes: {"*": [a, b, c, d, e]}
 `))
 	require.Zero(t, code, output)

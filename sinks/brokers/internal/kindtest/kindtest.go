@@ -58,6 +58,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("a broker that does not answer is unavailable", s.testSilence)
 	t.Run("deliveries stay in order when the broker dies", s.testDeath)
 	t.Run("the program's dialer opens the connections", s.testDial)
+	t.Run("payloads are encoded", s.testEncoding)
 	if s.Encrypted != nil {
 		t.Run("the broker is verified", s.testTLS)
 	}
