@@ -171,7 +171,7 @@ func (c *Config) Table() (*route.Table, error) {
 			routes[webhooks.Type] = route.To(name)
 		}
 	}
-	return route.New(routes, slices.Collect(maps.Keys(c.Sinks)), c.options.Types)
+	return route.New(routes, slices.Collect(maps.Keys(c.Sinks)), c.options.Types, slices.Collect(maps.Keys(c.Types))...)
 }
 
 // ForwarderConfig returns the configuration for [forwarder.New]. Package database opens the
@@ -181,7 +181,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	its.Store, its.Fleet, its.Routes, its.Sinks = s, c.HasFleet(), c.Routes, c.destinations()
 	its.Lanes, its.Only = c.Outbox.Lanes, c.only
 	its.Retention, its.InboxRetention = retention(c.Outbox.Retention), retention(c.Outbox.InboxRetention)
-	its.Check = c.checker()
+	its.Check, its.Others = c.checker(), slices.Sorted(maps.Keys(c.Types))
 	its.Types, its.Observer, its.TracerProvider, its.Logger = c.options.Types, c.options.Observer, c.options.TracerProvider, c.options.Logger
 	return its
 }

@@ -202,14 +202,17 @@ func (c *Config) Tables() Tables {
 }
 
 // loader decodes a configuration and checks it.
-type loader struct{ decoder }
+type loader struct {
+	decoder
+	folders map[string][]string // the names in the folders of schemas
+}
 
 // newLoader parses the source's file. If that fails, the report has a mistake, and the node
 // is nil.
 func newLoader(source Source) (*loader, *yaml.Node) {
 	r := &report{file: source.File}
 	variables := source.variables()
-	l := &loader{decoder{
+	l := &loader{folders: make(map[string][]string), decoder: decoder{
 		report:      r,
 		environment: newEnvironment(variables, r),
 		outside:     outside{report: r, variables: variables, folder: filepath.Dir(source.File)},

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,7 +147,7 @@ func (l *loader) readSchema(c *Config, name, at, path string, language sinks.Sch
 	}
 	versions := map[int]string{0: path}
 	if strings.Contains(path, versionPlaceholder) {
-		versions = filesOfVersions(path)
+		versions = l.filesOfVersions(path)
 		if len(versions) == 0 {
 			l.mistake(at, "%s: no file is named %s with a version in place of %s", at, path, versionPlaceholder)
 		}
@@ -172,18 +171,25 @@ func (l *loader) readSchema(c *Config, name, at, path string, language sinks.Sch
 	}
 }
 
-// filesOfVersions returns the files whose names have a version in place of the placeholder.
-func filesOfVersions(path string) map[int]string {
+// filesOfVersions returns the files whose names have a version in place of the placeholder. A folder is read
+// once.
+func (l *loader) filesOfVersions(path string) map[int]string {
 	folder, name := filepath.Split(path)
+	names, known := l.folders[folder]
+	if !known {
+		entries, _ := os.ReadDir(cmp.Or(folder, "."))
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		l.folders[folder] = names
+	}
 	before, after, _ := strings.Cut(name, versionPlaceholder)
-	pattern := regexp.MustCompile("^" + regexp.QuoteMeta(before) + `([1-9]\d*)` + regexp.QuoteMeta(after) + "$")
-	entries, _ := os.ReadDir(cmp.Or(folder, "."))
 	files := make(map[int]string)
-	for _, entry := range entries {
-		if found := pattern.FindStringSubmatch(entry.Name()); found != nil {
-			if version, err := strconv.Atoi(found[1]); err == nil && version <= notification.MaxVersion {
-				files[version] = filepath.Join(folder, entry.Name())
-			}
+	for _, name := range names {
+		rest, begins := strings.CutPrefix(name, before)
+		number, ends := strings.CutSuffix(rest, after)
+		if version, err := strconv.Atoi(number); begins && ends && err == nil && strconv.Itoa(version) == number && version > 0 && version <= notification.MaxVersion {
+			files[version] = filepath.Join(folder, name)
 		}
 	}
 	return files
@@ -228,11 +234,11 @@ func (c *checker) check(_ context.Context, e *notification.Envelope) error {
 	if !checked {
 		return nil
 	}
-	err := c.set.Validate(e.Type, e.Version, e.Payload)
+	err := c.set.Check(e)
 	switch {
 	case err == nil:
 		return nil
-	case rule == OnInvalidPark:
+	case rule == OnInvalidPark, rule == OnInvalidRefuse && errors.Is(err, sinks.ErrNoSchema): // another deployment may know it
 		return sinks.Unknown(err)
 	case rule == OnInvalidWarn:
 		if n, logs := c.warned.Count(); logs {

@@ -133,6 +133,35 @@ func TestPayloadsThatDoNotFitAreRefusedParkedOrWarnedOf(t *testing.T) {
 	require.NotContains(t, log.String(), "secret")
 }
 
+func TestAVersionWithoutASchemaWaitsForAnotherDeployment(t *testing.T) {
+	t.Parallel()
+	c, _, err := typed(t, "{a: {schema: DIR/s.json}, w: {schema: DIR/s.json, on_invalid: warn}}", map[string]string{"s.json": orderSchema}, nil)
+	require.NoError(t, err)
+	check := c.ForwarderConfig(nil).Check
+	err = check(t.Context(), &notification.Envelope{Type: "a", Version: 2, Payload: []byte(`{}`)})
+	class, _ := sinks.Classify(err)
+	require.Equal(t, sinks.ClassUnknown, class)
+	require.ErrorContains(t, err, "there is no schema of a v2; there is one of v1")
+	require.NoError(t, check(t.Context(), &notification.Envelope{Type: "w", Version: 2, Payload: []byte(`{}`)}))
+
+	binary := &notification.Envelope{Type: "a", Version: 1, Payload: []byte{0xff}, Metadata: notification.Metadata{notification.MetadataContentType: "application/protobuf"}}
+	require.NoError(t, check(t.Context(), binary), "it is not JSON, and not checked")
+}
+
+func TestARouteMayNameATypeOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[bill](types, "bill"))
+	c, _, err := typed(t, "{parcel.sent: {schema: DIR/s.json}}", map[string]string{"s.json": orderSchema}, types)
+	require.NoError(t, err)
+	c.Routes["parcel.*"] = c.Routes["*"]
+	_, err = c.Table()
+	require.NoError(t, err)
+	c.Routes["letter.*"] = c.Routes["*"]
+	_, err = c.Table()
+	require.ErrorContains(t, err, "routes.letter.*: matches no registered type")
+}
+
 func TestAChangedSchemaNeedsANewForwarder(t *testing.T) {
 	t.Parallel()
 	load := func(schema string) *config.Config {

@@ -184,6 +184,9 @@ func (c *comparison) acceptsFields(reader, writer map[string]any, field string) 
 	if !ok {
 		others = true
 	}
+	if _, open := writer["additionalProperties"]; !open && rest != false && writer["properties"] != nil {
+		return // a publisher writes no other fields than its own
+	}
 	if rest == false && others != false {
 		c.report(field, "may now have other fields: "+c.consumers()+" refuse them", "may no longer have other fields: "+c.rows()+" may have them")
 		return
@@ -288,23 +291,79 @@ func (c *comparison) branches(s, document map[string]any) (branches []map[string
 	return nil
 }
 
-// merge adds the keywords of another schema that applies as well.
+// merge makes s a schema of the values that fit it and another one. What cannot be expressed as one keyword
+// becomes a list of both, which is compared as a whole.
 func merge(s, other map[string]any) {
 	for name, value := range other {
-		switch own := s[name].(type) {
-		case map[string]any:
-			if name == "properties" {
-				both := maps.Clone(own)
-				maps.Copy(both, objectOf(value))
-				value = both
+		own, both := s[name]
+		switch {
+		case !both || reflect.DeepEqual(own, value):
+			s[name] = value
+		case name == "properties":
+			all := maps.Clone(objectOf(own))
+			for property, of := range objectOf(value) {
+				if before, ok := all[property]; ok {
+					of = map[string]any{"allOf": []any{before, of}}
+				}
+				all[property] = of
 			}
-		case []any:
-			if more, ok := value.([]any); ok && name == "required" {
-				value = slices.Concat(own, more)
+			s[name] = all
+		case name == "required":
+			s[name] = slices.Concat(asList(own), asList(value))
+		case name == "type", name == "enum":
+			s[name] = intersection(asList(own), asList(value))
+		case name == "items", name == "additionalProperties":
+			s[name] = map[string]any{"allOf": []any{own, value}}
+		case name == "anyOf", name == "oneOf":
+			var pairs []any
+			for _, a := range asList(own) {
+				for _, b := range asList(value) {
+					pairs = append(pairs, map[string]any{"allOf": []any{a, b}})
+				}
+			}
+			s[name] = pairs
+		case slices.ContainsFunc(limits, func(l limit) bool { return l.keyword == name }):
+			s[name] = narrower(name, own, value)
+		case slices.Contains(annotations, name):
+			s[name] = value
+		default:
+			s[name] = []any{own, value}
+		}
+	}
+}
+
+func asList(v any) []any {
+	if all, ok := v.([]any); ok {
+		return all
+	}
+	return []any{v}
+}
+
+// intersection returns the values that are in both lists; an integer is a number.
+func intersection(a, b []any) []any {
+	both := []any{}
+	for _, v := range a {
+		for _, w := range b {
+			switch {
+			case reflect.DeepEqual(v, w), v == "integer" && w == "number":
+				both = append(both, v)
+			case v == "number" && w == "integer":
+				both = append(both, w)
 			}
 		}
-		s[name] = value
 	}
+	return both
+}
+
+// narrower returns the bound of two that fewer values keep.
+func narrower(keyword string, a, b any) any {
+	first, ok := numberOf(a)
+	second, also := numberOf(b)
+	lower := slices.ContainsFunc(limits, func(l limit) bool { return l.keyword == keyword && l.lower })
+	if ok && also && (first.Cmp(second) > 0) == lower {
+		return a
+	}
+	return b
 }
 
 // typesOf returns the types that a schema allows; nil for all.

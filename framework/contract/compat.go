@@ -132,7 +132,7 @@ func missing(old, renamed *Contract, next *Set) Break {
 	b := Break{Type: old.Type, Version: old.Version}
 	switch {
 	case renamed != nil:
-		b.Text = fmt.Sprintf("%s is now %s: consumers look for %s; keep the name, publish both, or set compat", old.Type, renamed.Type, old.Type)
+		b.Text = fmt.Sprintf("%s is now %s: consumers look for %s; keep the name, publish both, or remove %s once none of them is left", old.Type, renamed.Type, old.Type, old.FileName())
 	case !next.Knows(old.Type):
 		b.Text = fmt.Sprintf("%s was removed: consumers look for it, and stored rows cannot be read; keep the type, or remove %s once none is left (waybill types --all)", old.About, old.FileName())
 	case old.Former:

@@ -157,6 +157,19 @@ var rules = []struct {
 		"",
 	},
 	{
+		"a schema that is combined (`allOf`, beside `$ref`) allows more",
+		`"properties": {"n": {"$ref": "#/$defs/n", "minimum": 5}, "a": {"allOf": [{"enum": ["x"]}, {"enum": ["x", "y"]}]}}, "allOf": [{"properties": {"b": {"type": "integer"}}}, {"properties": {"b": {"description": "b"}}}], "$defs": {"n": {"type": "integer", "minimum": 0}}`,
+		`"properties": {"n": {"$ref": "#/$defs/n"}, "a": {"enum": ["x"]}}, "allOf": [{"properties": {"b": {"type": "integer"}}}], "$defs": {"n": {"type": "integer", "minimum": 0}}`,
+		"field n of order.placed v2 has had minimum 5, which now is 0: consumers of v2 rely on it",
+		"",
+	},
+	{
+		"a map becomes an object with fields",
+		`"properties": {"by": {"type": "object", "additionalProperties": {"type": "integer"}}}`,
+		`"properties": {"by": {"type": "object", "properties": {"a": {"type": "integer"}}}}`,
+		"", "",
+	},
+	{
 		"a rule of another keyword is removed or changed",
 		`"properties": {"id": {"not": {"const": ""}}}`,
 		`"properties": {"id": {"not": {"const": "0"}}}`,

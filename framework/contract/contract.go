@@ -15,10 +15,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/serializer"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -63,13 +65,17 @@ type compiled struct {
 	once   sync.Once
 	schema *jsonschema.Schema
 	quick  *quick
+	names  map[string]bool // of the properties that the schema declares
 	err    error
 }
 
-func (c *compiled) compile(name string, object map[string]any) error {
+func (c *compiled) compile(name string, object func() map[string]any) error {
 	c.once.Do(func() {
-		if c.schema, c.err = compile(name, object); c.err == nil {
+		schema := object()
+		if c.schema, c.err = compile(name, schema); c.err == nil {
 			c.quick = newQuick(c.schema, make(map[*jsonschema.Schema]*quick))
+			c.names = make(map[string]bool)
+			declared(schema, c.names)
 		}
 	})
 	return c.err
@@ -93,16 +99,16 @@ func (c *Contract) Examples() []json.RawMessage {
 // Validate checks a payload of JSON. Its error has the JSON Pointer of each value that is wrong, and no
 // values. Binary payloads, such as those of Protobuf, are not checked.
 func (c *Contract) Validate(payload []byte) error {
-	return c.validate(&c.schema, c.object, payload)
+	return c.validate(&c.schema, func() map[string]any { return c.object }, payload)
 }
 
 // ValidateStored is Validate for a payload that may be older than the schema of its version: it may lack
 // fields that are required, since a field can be added without a new version.
 func (c *Contract) ValidateStored(payload []byte) error {
-	return c.validate(&c.lenient, lenient(c.object), payload)
+	return c.validate(&c.lenient, func() map[string]any { return lenient(c.object) }, payload)
 }
 
-func (c *Contract) validate(by *compiled, object map[string]any, payload []byte) error {
+func (c *Contract) validate(by *compiled, object func() map[string]any, payload []byte) error {
 	if c.ContentType != "" {
 		return nil
 	}
@@ -112,23 +118,30 @@ func (c *Contract) validate(by *compiled, object map[string]any, payload []byte)
 	if by.quick.recognizes(payload) {
 		return nil
 	}
+	misfit := func(text string) error {
+		return fmt.Errorf("the payload does not fit the schema of %s: %s", c.About, text)
+	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
-	if err != nil {
-		return fmt.Errorf("the payload of %s is not JSON: %w", c.About, err)
+	switch fault := excess(value, 0); {
+	case !utf8.Valid(payload):
+		return misfit("it is not UTF-8")
+	case err != nil: // its text has a part of the payload
+		return misfit("it is not JSON")
+	case fault != "":
+		return misfit(fault)
 	}
 	var wrong *jsonschema.ValidationError
-	switch err := by.schema.Validate(value); {
-	case errors.As(err, &wrong):
-		return fmt.Errorf("the payload does not fit the schema of %s: %s", c.About, explain(wrong))
-	case err != nil:
-		return fmt.Errorf("the payload does not fit the schema of %s: %w", c.About, err)
+	if err := by.schema.Validate(value); errors.As(err, &wrong) {
+		return misfit(by.explain(wrong))
+	} else if err != nil {
+		return misfit("it cannot be judged")
 	}
 	return nil
 }
 
 // compile compiles a schema, which checks it. A schema in several files is refused: nothing is fetched.
 func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
-	const address = "urn:schema" // a name without a scheme would become a path
+	const address = "waybill:///schema" // relative references need a hierarchy
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
@@ -141,10 +154,15 @@ func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
 	schema, err := compiler.Compile(address)
 	var wrong *jsonschema.ValidationError
 	if invalid := (*jsonschema.SchemaValidationError)(nil); errors.As(err, &invalid) && errors.As(invalid.Err, &wrong) {
-		return nil, fmt.Errorf("%w: %s: it is not a JSON Schema (2020-12): %s", ErrSchema, name, explain(wrong))
+		return nil, fmt.Errorf("%w: %s: it is not a JSON Schema (2020-12): %s", ErrSchema, name, new(compiled).explain(wrong))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrSchema, name, err)
+		return nil, fmt.Errorf("%w: %s: %s", ErrSchema, name, strings.ReplaceAll(err.Error(), address, ""))
+	}
+	for s, hops := schema, 0; s != nil; s, hops = s.Ref, hops+1 {
+		if hops > 0 && s == schema || hops > maxNesting {
+			return nil, fmt.Errorf("%w: %s: it only refers to itself", ErrSchema, name)
+		}
 	}
 	return schema, nil
 }
@@ -152,7 +170,7 @@ func compile(name string, object map[string]any) (*jsonschema.Schema, error) {
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is another document: put its definitions into $defs", url)
+	return nil, fmt.Errorf("%s is another document: put its definitions into $defs", strings.TrimPrefix(url, "waybill:///"))
 }
 
 // parse makes a contract of a JSON Schema. What the schema says of itself in x-waybill is replaced by about.
@@ -166,7 +184,7 @@ func parse(about About, document []byte) (*Contract, error) {
 		return nil, fmt.Errorf("%w: %s: the document is not a JSON object", ErrSchema, about)
 	}
 	c := &Contract{About: about, object: object, Text: document}
-	return c, c.schema.compile(about.String(), object)
+	return c, c.schema.compile(about.String(), func() map[string]any { return object })
 }
 
 // Set is the contracts of a program. The zero value is empty. Its methods are safe for concurrent use,
@@ -282,6 +300,15 @@ func (s *Set) Validate(typ string, version int, payload []byte) error {
 		return err
 	}
 	return c.Validate(payload)
+}
+
+// Check is Validate for a notification. It fails with [sinks.ErrNoSchema] if there is no schema of its version.
+// A payload that is not JSON by its content type is not checked.
+func (s *Set) Check(e *notification.Envelope) error {
+	if contentType := e.Metadata.Get(notification.MetadataContentType); contentType != "" && !serializer.IsJSON(contentType) {
+		return nil
+	}
+	return s.Validate(e.Type, e.Version, e.Payload)
 }
 
 func (s *Set) need(typ string, version int) (*Contract, error) {

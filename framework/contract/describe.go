@@ -87,8 +87,10 @@ func (d *describer) special(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "integer"}
 	case describesItself(t):
 		return nil // by package jsonschema
-	case t.Kind() != reflect.Interface && implements(t, textMarshaler) && !implements(t, jsonMarshaler):
-		if t.Name() == "UUID" {
+	case writesItself(t):
+		return &jsonschema.Schema{} // a tag of the field says what
+	case t.Kind() != reflect.Interface && implements(t, textMarshaler):
+		if t.Name() == "UUID" && t.Kind() == reflect.Array && t.Len() == 16 {
 			return &jsonschema.Schema{Type: "string", Format: "uuid"}
 		}
 		return &jsonschema.Schema{Type: "string"}
@@ -125,6 +127,11 @@ func (d *describer) special(t reflect.Type) *jsonschema.Schema {
 
 func implements(t, i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
 
+// writesItself reports whether a type has a MarshalJSON into which the derivation cannot look.
+func writesItself(t reflect.Type) bool {
+	return t.Kind() != reflect.Interface && implements(t, jsonMarshaler) && !describesItself(t) && t != timeType && t != bigIntType && t != rawMessageType
+}
+
 func describesItself(t reflect.Type) bool {
 	return t.Kind() != reflect.Interface && t.Implements(described)
 }
@@ -144,9 +151,6 @@ func (d *describer) find(t reflect.Type, path string) {
 			return
 		}
 	}
-	if slices.Contains(d.found, t) || d.special(t) != nil || describesItself(t) {
-		return
-	}
 	problem := func(text string, args ...any) {
 		where := "the type"
 		if path != "" {
@@ -154,8 +158,13 @@ func (d *describer) find(t reflect.Type, path string) {
 		}
 		d.problems = append(d.problems, fmt.Errorf("%s: %s "+text, append([]any{where, t}, args...)...))
 	}
-	if t.Kind() != reflect.Interface && implements(t, jsonMarshaler) {
-		problem("has its own MarshalJSON: give the type a method JSONSchema() *jsonschema.Schema (github.com/invopop/jsonschema), or the whole schema with registry.JSONSchema")
+	switch {
+	case slices.Contains(d.found, t):
+		return
+	case writesItself(t):
+		problem(`has its own MarshalJSON: give the field a tag such as jsonschema:"type=string", the type a method JSONSchema() *jsonschema.Schema (github.com/invopop/jsonschema), or the whole schema with registry.JSONSchema`)
+		return
+	case d.special(t) != nil, describesItself(t):
 		return
 	}
 	if t.Name() != "" || t.Kind() == reflect.Struct {
@@ -168,6 +177,9 @@ func (d *describer) find(t reflect.Type, path string) {
 			return
 		}
 		for _, f := range fieldsOf(t) {
+			if base := baseOf(f.Type); writesItself(base) && tagHas(f, "type=") {
+				continue
+			}
 			d.find(f.Type, join(path, f.json))
 		}
 	case reflect.Slice, reflect.Array:
@@ -183,6 +195,18 @@ func (d *describer) find(t reflect.Type, path string) {
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
 		problem(`cannot be JSON: leave the field out with the tag json:"-", or use another type`)
 	}
+}
+
+// tagHas reports whether a field's tag jsonschema has an option that begins so.
+func tagHas(f field, option string) bool {
+	return slices.ContainsFunc(strings.Split(f.Tag.Get("jsonschema"), ","), func(given string) bool { return strings.HasPrefix(given, option) })
+}
+
+func baseOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
 }
 
 func isInteger(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Uintptr }
@@ -272,7 +296,7 @@ func (d *describer) correct(t reflect.Type, all jsonschema.Definitions) {
 			p.Minimum, p.Maximum = "", ""
 		}
 		properties.Set(f.json, d.nullable(p, f.Type, f.omits))
-		if !f.optional() || slices.Contains(strings.Split(f.Tag.Get("jsonschema"), ","), "required") {
+		if !f.optional() || tagHas(f, "required") {
 			s.Required = append(s.Required, f.json)
 		}
 	}

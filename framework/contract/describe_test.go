@@ -279,6 +279,26 @@ func TestATypeThatWritesItselfSaysHow(t *testing.T) {
 	require.ErrorContains(t, given.Validate([]byte(`"secret"`)), "/ breaks maxLength 1")
 }
 
+// stateOf and jsonText have kinds that JSON could write, and write something else.
+type stateOf int
+
+func (stateOf) MarshalJSON() ([]byte, error) { return []byte(`"paid"`), nil }
+
+type jsonText []byte
+
+func (jsonText) MarshalJSON() ([]byte, error) { return []byte(`{"a": 1}`), nil }
+
+func TestATagSaysWhatATypeOfAnotherModuleWrites(t *testing.T) {
+	t.Parallel()
+	c := schemaOf[struct {
+		State stateOf  `json:"state" jsonschema:"type=string,enum=new,enum=paid"`
+		Text  jsonText `json:"text" jsonschema:"type=object"`
+		Also  *stateOf `json:"also" jsonschema:"type=string"`
+	}](t)
+	require.NoError(t, c.Validate([]byte(`{"state": "paid", "text": {"a": 1}, "also": null}`)))
+	require.ErrorContains(t, c.Validate([]byte(`{"state": 1, "text": "e30=", "also": 2}`)), "/also is number, want null or string; /state ")
+}
+
 type loop *loop
 
 type throughPointer struct{ A int }
@@ -307,13 +327,19 @@ func TestWhatHasNoSchemaIsNamed(t *testing.T) {
 		`it v1: field ByName: map[string]contract_test.throughPointer has values that write themselves only through a pointer`: func(r *registry.Registry) error {
 			return registry.Register[struct{ ByName map[string]throughPointer }](r, "it")
 		},
+		`it v1: field State: contract_test.stateOf has its own MarshalJSON`: func(r *registry.Registry) error {
+			return registry.Register[struct{ State stateOf }](r, "it")
+		},
+		`it v1: field Text: contract_test.jsonText has its own MarshalJSON`: func(r *registry.Registry) error {
+			return registry.Register[struct{ Text jsonText }](r, "it")
+		},
 		`it v1: field C: complex128 cannot be JSON`: func(r *registry.Registry) error {
 			return registry.Register[struct{ C complex128 }](r, "it")
 		},
 		`it v1: field M: map[bool]int has keys that JSON cannot have: use texts or integers`: func(r *registry.Registry) error {
 			return registry.Register[struct{ M map[bool]int }](r, "it")
 		},
-		`it v1: field at.*: contract_test.silent has its own MarshalJSON: give the type a method JSONSchema()`: func(r *registry.Registry) error {
+		`it v1: field at.*: contract_test.silent has its own MarshalJSON: give the field a tag such as jsonschema:"type=string", the type a method JSONSchema()`: func(r *registry.Registry) error {
 			return registry.Register[struct {
 				At map[string]silent `json:"at"`
 			}](r, "it")
@@ -400,7 +426,7 @@ func TestFaultsAreNamedByPointersWithoutValues(t *testing.T) {
 	require.NoError(t, set.Validate("t", 1, []byte(`{"n": 9007199254740993}`)))
 	for payload, want := range map[string]string{
 		`{"a/b~c": "secret"}`:          "/a~1b~0c breaks pattern ^x",
-		`{"at": "secret"}`:             "/at is not a date-time",
+		`{"at": "secret"}`:             "/at is not of the format date-time",
 		`{"n": 9007199254740994}`:      "/n breaks maximum",
 		`{"n": 1.5}`:                   "/n is number, want integer",
 		`{"l": ["secret"]}`:            "/l/0 breaks const 1",
@@ -414,6 +440,54 @@ func TestFaultsAreNamedByPointersWithoutValues(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "secret")
 	}
+}
+
+func TestPayloadsThatAreExpensiveToJudgeAreRefused(t *testing.T) {
+	t.Parallel()
+	set := new(contract.Set)
+	require.NoError(t, set.Add(contract.About{Type: "t", Version: 1}, []byte(`{"properties": {"n": {"type": "integer"}, "m": {"type": "number", "minimum": 0, "multipleOf": 0.5}, "next": {"$ref": "#"}}}`)))
+	for payload, want := range map[string]string{
+		`{"n": 1e1000000}`:                         "it has a number that is too long or too large",
+		`{"m": 1e999999999}`:                       "it has a number that is too long or too large",
+		`{"m": [1, -1e-999999999]}`:                "it has a number that is too long or too large",
+		`{"m": ` + strings.Repeat("9", 2000) + `}`: "it has a number that is too long or too large",
+		strings.Repeat(`{"next": `, 600) + `7` + strings.Repeat(`}`, 600): "it is nested more than 500 times",
+		"{\"n\": \"\xff\"}": "it is not UTF-8",
+	} {
+		require.ErrorContains(t, set.Validate("t", 1, []byte(payload)), want)
+	}
+}
+
+func TestNamesThatAreDataAreNotInFaults(t *testing.T) {
+	t.Parallel()
+	set := new(contract.Set)
+	require.NoError(t, set.Add(contract.About{Type: "t", Version: 1}, []byte(`{"properties": {"by": {"additionalProperties": {"type": "integer"}}, "of": {"additionalProperties": false, "properties": {"a": {}}}}}`)))
+	err := set.Validate("t", 1, []byte(`{"by": {"ada@example.com\n\u001b[31m": "x"}, "of": {"totl": 1, "ada@example.com": 2, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "`+strings.Repeat("x", 100)+`": 3}}`))
+	require.EqualError(t, err, "the payload does not fit the schema of t v1: /by/* is string, want integer; /of has unknown fields: *, b, c, d, e, and 3 more")
+}
+
+func TestASchemaThatRefersToAnotherFileIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, ref := range []string{"id.json", "common.json#/$defs/M", "/id.json", "https://example.com/id.json", "file:///id.json"} {
+		set := new(contract.Set)
+		err := set.Add(contract.About{Type: "t", Version: 1}, []byte(`{"properties": {"id": {"$ref": "`+ref+`"}}, "$defs": {"M": {}}}`))
+		require.ErrorIs(t, err, contract.ErrSchema)
+		require.ErrorContains(t, err, "is another document: put its definitions into $defs")
+	}
+	require.ErrorContains(t, new(contract.Set).Add(contract.About{Type: "t", Version: 1}, []byte(`{"$ref": "#"}`)), "it only refers to itself")
+}
+
+func TestAFolderMayHaveTheLineEndsOfWindows(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[tree](types, "tree"))
+	set, err := contract.FromTypes(types)
+	require.NoError(t, err)
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(folder+"/tree.v1.json", bytes.ReplaceAll(set.All()[0].Text, []byte("\n"), []byte("\r\n")), 0o600))
+	written, err := set.Write(folder)
+	require.NoError(t, err)
+	require.Empty(t, written)
 }
 
 func TestAFolderKeepsContracts(t *testing.T) {

@@ -42,10 +42,7 @@ func collect(t reflect.Type, depth int, within bool, index []int, above []reflec
 		f := t.Field(i)
 		tag := f.Tag.Get("json")
 		name, options, _ := strings.Cut(tag, ",")
-		base := f.Type
-		if base.Kind() == reflect.Pointer {
-			base = base.Elem()
-		}
+		base := baseOf(f.Type)
 		if tag == "-" || !f.IsExported() && (!f.Anonymous || base.Kind() != reflect.Struct) {
 			continue
 		}

@@ -40,7 +40,7 @@ func (s *Set) Write(folder string) (changed []string, err error) {
 	for _, c := range s.All() {
 		path := filepath.Join(folder, c.FileName())
 		before, err := os.ReadFile(path)
-		if err == nil && bytes.Equal(before, c.Text) {
+		if err == nil && bytes.Equal(bytes.ReplaceAll(before, []byte("\r\n"), []byte("\n")), c.Text) {
 			continue
 		}
 		if err := os.WriteFile(path, c.Text, 0o644); err != nil {

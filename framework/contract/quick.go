@@ -51,7 +51,7 @@ var parsers fastjson.ParserPool
 
 // recognizes reports whether a payload surely fits. false says nothing.
 func (q *quick) recognizes(payload []byte) bool {
-	if q == nil || q.unsure || fastjson.ValidateBytes(payload) != nil {
+	if q == nil || q.unsure || !utf8.Valid(payload) || fastjson.ValidateBytes(payload) != nil {
 		return false
 	}
 	p := parsers.Get()

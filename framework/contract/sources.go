@@ -45,31 +45,31 @@ func (s *sources) comment(t reflect.Type, field string) string {
 			path = info.Path
 		}
 	}
-	path = strings.TrimSuffix(path, "_test")
-	rest, inside := strings.CutPrefix(path, s.module)
+	folder, external := strings.CutSuffix(path, "_test")
+	rest, inside := strings.CutPrefix(folder, s.module)
 	if s.module == "" || !inside || rest != "" && rest[0] != '/' {
 		return ""
 	}
 	comments, read := s.packages[path]
 	if !read {
-		comments = commentsIn(filepath.Join(s.root, filepath.FromSlash(rest)))
+		comments = commentsIn(filepath.Join(s.root, filepath.FromSlash(rest)), external)
 		s.packages[path] = comments
 	}
-	name := t.Name()
+	name, _, _ := strings.Cut(t.Name(), "[") // without type arguments
 	if field != "" {
 		name += "." + field
 	}
 	return comments[name]
 }
 
-// commentsIn returns the comments of the types in a folder, and of their fields. Files that cannot be read
-// have none.
-func commentsIn(folder string) map[string]string {
+// commentsIn returns the comments of the types in a folder, or of those of its external tests, and of their
+// fields. Files that cannot be read have none.
+func commentsIn(folder string, external bool) map[string]string {
 	comments := make(map[string]string)
 	files, _ := filepath.Glob(filepath.Join(folder, "*.go"))
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
+		if err != nil || strings.HasSuffix(file.Name.Name, "_test") != external {
 			continue
 		}
 		for _, declaration := range file.Decls {

@@ -59,6 +59,18 @@ func TestOfACollectionTheMembersThatFailTheCheckAreDead(t *testing.T) {
 	})
 }
 
+func TestANotificationThatFailsTheCheckReplacesNoOther(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{}
+		o.insert(to("ann", "k", "1"), to("ann", "k", "2"), to("ann", "k", "3"))
+		f := o.one(forwarder.Sink{Sink: s, Collect: forwarder.Collect{Keep: forwarder.KeepNewest, Wait: time.Minute}}, checking(map[string]error{"3": sinks.Invalid(errors.New("/total is missing"))}))
+		pass(10 * time.Minute)
+		require.Contains(t, s.given(), "2")
+		require.Equal(t, []string{"sink dead 3"}, o.parked())
+		f.end()
+	})
+}
+
 func TestANotificationWithoutARouteIsNotChecked(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.insert(notification.Envelope{ID: "1", Type: "other"})

@@ -42,6 +42,8 @@ type Config struct {
 	// Types, if set, are the types that the application publishes. A route that matches none
 	// of them is refused, and a type without a route is logged.
 	Types *registry.Registry `yaml:"-"`
+	// Others are types that other programs publish: routes may name them although Types has them not.
+	Others []string `yaml:"-"`
 	// Check, if set, is called with each notification before it is delivered, or collected, as it was
 	// published. Its error ends the attempt like an error of the sink, with a class of package sinks; the
 	// sink is then not called. It must be fast and safe for concurrent use.

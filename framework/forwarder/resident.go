@@ -44,7 +44,7 @@ func (c Config) Table() (*route.Table, error) {
 			}
 		}
 	}
-	return route.New(all, slices.Collect(maps.Keys(c.Sinks)), c.Types)
+	return route.New(all, slices.Collect(maps.Keys(c.Sinks)), c.Types, c.Others...)
 }
 
 // checkOwnTypes reports types that two sinks publish for themselves: each would get those of the other.

@@ -53,9 +53,9 @@ type Table struct {
 }
 
 // New checks routes against the names of the existing sinks and, unless types is nil, against
-// the registered types. Aliases are those registered at the time of the call. It reports all
+// the registered types and the names of others that may be in the log. Aliases are those registered at the time of the call. It reports all
 // mistakes at once.
-func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error) {
+func New(routes Routes, sinks []string, types *registry.Registry, others ...string) (*Table, error) {
 	var problems []error
 	t := &Table{rules: make(map[string][]*rule, len(routes)), names: namesOfTypes(types), registry: types}
 	if types != nil {
@@ -67,7 +67,7 @@ func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error
 		if err := ValidatePattern(pattern); err != nil {
 			problems = append(problems, err)
 		}
-		if types != nil && !notification.IsReserved(pattern) && !slices.ContainsFunc(t.types, func(typ string) bool { return t.matches(pattern, typ) }) {
+		if types != nil && !notification.IsReserved(pattern) && !slices.ContainsFunc(slices.Concat(t.types, others), func(typ string) bool { return t.matches(pattern, typ) }) {
 			problems = append(problems, fmt.Errorf("routes.%s: %w; registered are %s", pattern, ErrNoType, cmp.Or(strings.Join(t.types, ", "), "none: register it")))
 		}
 		if len(routes[pattern]) == 0 {

@@ -35,13 +35,16 @@ type Groups struct {
 // maxGroup is the length of the longest name of a group, in bytes.
 const maxGroup = 1024
 
-// Group returns the group of a delivery; "" if it goes alone: it has none, the sink's expressions fail for it, or
-// it is not for the sink.
+// Group returns the group of a delivery; "" if it goes alone: it has none, the sink's expressions fail for it, it
+// is not for the sink, or it would replace another and fails the check.
 func (c *Caller) Group(ctx context.Context, e *notification.Envelope) string {
 	if !c.Path.Plain() {
 		if admitted, err := c.Path.Admits(ctx, e); err != nil || !admitted {
 			return ""
 		}
+	}
+	if c.Groups.Newest && c.Check != nil && c.Check(ctx, e) != nil {
+		return "" // it must not replace another
 	}
 	group := e.Key
 	if c.Groups.By != nil {
