@@ -27,6 +27,9 @@ import (
 // ErrSchema means that a schema cannot be made or read.
 var ErrSchema = errors.New("no usable schema")
 
+// ErrNoContracts means that a folder has no contract. It wraps [ErrSchema].
+var ErrNoContracts = fmt.Errorf("%w: the folder has no contract, such as order.placed.v1.json", ErrSchema)
+
 // About says what a schema belongs to. It is the value of the keyword x-waybill.
 type About struct {
 	Type    string `json:"type"`

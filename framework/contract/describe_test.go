@@ -523,9 +523,9 @@ func TestAFolderKeepsContracts(t *testing.T) {
 	require.ErrorIs(t, err, contract.ErrSchema)
 	require.ErrorContains(t, err, "broken.v1.json: ")
 	require.ErrorContains(t, err, "list.v1.json: ")
-	require.ErrorContains(t, err, "other.v1.json: no usable schema: it is the contract of tree v1, not of other v1: rename the file, or correct x-waybill")
+	require.ErrorContains(t, err, "other.v1.json: no usable schema: it is the contract of tree v1, not of other v1: name another file, or correct x-waybill")
 	_, err = contract.ReadFolder(t.TempDir())
-	require.ErrorContains(t, err, "has no contract, such as order.placed.v1.json: write them with waybill types export")
+	require.ErrorContains(t, err, "the folder has no contract, such as order.placed.v1.json: write them with waybill types export")
 }
 
 func TestALongNameOfATypeHasAShortFile(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 // maxName is how long the part of a file's name before the version may be, in bytes.
@@ -29,7 +31,7 @@ func (a About) FileName() string {
 }
 
 // fileName matches the names that FileName returns.
-var fileName = regexp.MustCompile(`^(.+)\.v([1-9]\d{0,8})\.json$`)
+var fileName = regexp.MustCompile(`^(.+)\.v([1-9]\d*)\.json$`)
 
 // Write writes each contract to its file in a folder, which it creates. The same contracts give the same
 // files. It returns the names of the files that were new or have changed. Other files stay.
@@ -52,7 +54,7 @@ func (s *Set) Write(folder string) (changed []string, err error) {
 }
 
 // ReadFolder reads the contracts that Write wrote. Its error joins all mistakes: [ErrSchema] for a file that
-// is not a contract. A folder without a contract is one.
+// is not a contract, and [ErrNoContracts] if there is none.
 func ReadFolder(folder string) (*Set, error) {
 	s := new(Set)
 	entries, err := os.ReadDir(folder)
@@ -74,7 +76,7 @@ func ReadFolder(folder string) (*Set, error) {
 		return nil, err
 	}
 	if len(s.types) == 0 {
-		return nil, fmt.Errorf("%w: %s has no contract, such as order.placed.v1.json: write them with waybill types export", ErrSchema, folder)
+		return nil, fmt.Errorf("%s: %w: write them with waybill types export", folder, ErrNoContracts)
 	}
 	return s, nil
 }
@@ -84,7 +86,10 @@ func (s *Set) read(path, escaped, number string) error {
 	if err != nil {
 		return err
 	}
-	version, _ := strconv.Atoi(number) // a few digits
+	version, err := strconv.Atoi(number)
+	if err != nil || version > notification.MaxVersion {
+		return fmt.Errorf("%w: its version is above %d, the highest that there can be", ErrSchema, notification.MaxVersion)
+	}
 	typ, err := url.PathUnescape(escaped)
 	if said, wrong := aboutIn(document); wrong == nil && said.FileName() == filepath.Base(path) {
 		typ, err = said.Type, nil // of which the name may have only the beginning
@@ -109,8 +114,15 @@ func Read(typ string, version int, document []byte) (About, error) {
 	}
 	about.Type = cmp.Or(about.Type, typ)
 	about.Version = cmp.Or(about.Version, version, 1)
-	if about.Type != typ || version != 0 && about.Version != version {
-		return About{}, fmt.Errorf("%w: it is the contract of %s, not of %s: rename the file, or correct x-waybill", ErrSchema, about, About{Type: typ, Version: version})
+	switch {
+	case about.Version < 1 || about.Version > notification.MaxVersion:
+		return About{}, fmt.Errorf("%w: the version in x-waybill is outside 1..%d", ErrSchema, notification.MaxVersion)
+	case about.Type != typ || version != 0 && about.Version != version:
+		place := typ
+		if version != 0 {
+			place = About{Type: typ, Version: version}.String()
+		}
+		return About{}, fmt.Errorf("%w: it is the contract of %s, not of %s: name another file, or correct x-waybill", ErrSchema, about, place)
 	}
 	_, err = parse(about, document)
 	return about, err

@@ -170,7 +170,7 @@ var breaking = map[string]struct {
 	"the type is renamed": {func(t testing.TB) *registry.Registry {
 		return typesWith[shopPlaced](t, "purchase.made", shopOptions[shopPlaced](shopUpcast[shopPlaced](), registry.Aliases("order.placed"))...)
 	}, []string{
-		"order.placed is now purchase.made: consumers look for order.placed; keep the name, publish both" + orSet,
+		"order.placed is now purchase.made: consumers look for order.placed; keep the name, publish both, or remove order.placed.v2.json once none of them is left",
 	}},
 
 	"the type is removed": {func(t testing.TB) *registry.Registry {
@@ -330,6 +330,14 @@ func TestExportAndCheckTakeTheSchemasOfTheConfiguration(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, "field id of parcel.sent v1 was removed: consumers of v1 read it; publish v2 with an upcaster, or set compat\n", r.stdout)
 	require.Equal(t, "waybill: 1 break of the contracts in "+filepath.Join(folder, "schemas")+"\n", r.stderr)
+
+	r = waybill(t, "types", "export", filepath.Join(folder, "schemas"), "-c", file)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stdout, "field id of parcel.sent v1 was removed")
+	require.Equal(t, "waybill: 1 break of the contracts in "+filepath.Join(folder, "schemas")+": nothing was written; --compat none writes it\n", r.stderr)
+	r = waybill(t, "types", "export", filepath.Join(folder, "schemas"), "-c", file, "--compat", "none")
+	require.Zero(t, r.code, r.stderr)
+	require.Zero(t, waybill(t, "types", "check", filepath.Join(folder, "schemas"), "-c", file).code)
 }
 
 func TestExportAndCheckRefuseWrongUsage(t *testing.T) {
@@ -340,7 +348,7 @@ func TestExportAndCheckRefuseWrongUsage(t *testing.T) {
 		`unexpected argument "b"`:             {"export", "a", "b"},
 		`--compat is "sideways": use forward`: {"check", "a", "--compat", "sideways"},
 		"unknown flag: --database":            {"export", "a", "--database", "sqlite:x"},
-		"unknown flag: --compat":              {"export", "a", "--compat", "full"},
+		`--compat is "never": use forward`:    {"export", "a", "--compat", "never"},
 	} {
 		r := withTypes(t, shopTypes(t), args...)
 		require.Equal(t, exitUsage, r.code, want)
@@ -371,7 +379,7 @@ func TestCheckNamesWhatIsWrongWithAFolder(t *testing.T) {
 	folder := t.TempDir()
 	r = withTypes(t, shopTypes(t), "check", folder)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, folder+" has no contract, such as order.placed.v1.json: write them with waybill types export")
+	require.Contains(t, r.stderr, folder+": no usable schema: the folder has no contract, such as order.placed.v1.json: write them with waybill types export")
 
 	require.Zero(t, withTypes(t, shopTypes(t), "export", folder).code)
 	for name, text := range map[string]string{

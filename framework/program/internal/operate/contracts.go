@@ -3,6 +3,7 @@ package operate
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -37,17 +38,23 @@ func newTypesExport(p *command.Invocation) *cobra.Command {
 		Short: "Write the contracts of the types to a folder",
 		Long: `Write the JSON Schema (2020-12) of each version of each type, with its description
 and examples, to a file such as order.placed.v2.json. The same types give the same
-files. Files of types and versions that are gone stay; waybill types check names them.
+files. Files of types and versions that are gone stay.
+
+If the folder has contracts that the types break, nothing is written, and the exit code
+is 1; --compat says what must keep working, as in waybill types check. With none,
+contracts are replaced whatever consumers read.
 
 Doc comments become descriptions if the command runs inside the Go module that has the
 sources.
 
 ` + contractsOf,
-		Example: `  waybill types export schemas`,
-		Args:    command.Arguments(1, "name the folder to write to, such as schemas"),
-		RunE:    c.export,
+		Example: `  waybill types export schemas
+  waybill types export schemas --compat none`,
+		Args: command.Arguments(1, "name the folder to write to, such as schemas"),
+		RunE: c.export,
 	}
 	c.add(cmd)
+	c.addCompat(cmd)
 	return cmd
 }
 
@@ -71,8 +78,21 @@ published before), full (both) or none.
 		RunE: c.check,
 	}
 	c.add(cmd)
-	cmd.Flags().StringVar(&c.compat, "compat", string(contract.Forward), "what must keep working: forward, backward, full or none")
+	c.addCompat(cmd)
 	return cmd
+}
+
+func (c *contracts) addCompat(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.compat, "compat", string(contract.Forward), "what must keep working: forward, backward, full or none")
+}
+
+// keep returns the value of --compat.
+func (c *contracts) keep(cmd *cobra.Command) (contract.Compatibility, error) {
+	keep := contract.Compatibility(c.compat)
+	if !keep.Valid() {
+		return "", command.WrongUsage(cmd, fmt.Errorf("--compat is %q: use forward, backward, full or none", c.compat))
+	}
+	return keep, nil
 }
 
 // load returns the contracts of the program and its configuration.
@@ -88,10 +108,27 @@ func (c *contracts) load() (*contract.Set, error) {
 	return set, err
 }
 
-func (c *contracts) export(_ *cobra.Command, args []string) error {
+func (c *contracts) export(cmd *cobra.Command, args []string) error {
+	keep, err := c.keep(cmd)
+	if err != nil {
+		return err
+	}
 	set, err := c.load()
 	if err != nil {
 		return err
+	}
+	if keep != contract.None {
+		published, err := contract.ReadFolder(args[0])
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, contract.ErrNoContracts) {
+			published, err = new(contract.Set), nil
+		}
+		if err != nil {
+			return err
+		}
+		if breaks := contract.Compare(published, set, keep); len(breaks) > 0 {
+			checked{Breaks: breaks}.print(c, args[0])
+			return fmt.Errorf("%s of the contracts in %s: nothing was written; --compat none writes it", command.CountText(int64(len(breaks)), "break", "breaks"), args[0])
+		}
 	}
 	written, err := set.Write(args[0])
 	if err != nil {
@@ -116,9 +153,9 @@ type checked struct {
 }
 
 func (c *contracts) check(cmd *cobra.Command, args []string) error {
-	keep := contract.Compatibility(c.compat)
-	if !keep.Valid() {
-		return command.WrongUsage(cmd, fmt.Errorf("--compat is %q: use forward, backward, full or none", c.compat))
+	keep, err := c.keep(cmd)
+	if err != nil {
+		return err
 	}
 	published, err := contract.ReadFolder(args[0])
 	if err != nil {
