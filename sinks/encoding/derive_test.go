@@ -57,12 +57,14 @@ func TestEachRuleOfTheDerivation(t *testing.T) {
 		"allOf with one":                     {property(`{"allOf": [{"type": "string"}], "description": "x"}`), field(`"string"`)},
 		"restrictions by anyOf":              {`{"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}`, record(`{"name": "a", "type": ["null", "string"], "default": null}`)},
 		"anyOf that JSON tells apart":        {property(`{"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "object", "additionalProperties": {"type": "string"}}]}`), field(`["string", "long", {"type": "map", "values": "string"}]`)},
-		"a reference used twice":             {`{"required": ["a", "b"], "properties": {"a": {"$ref": "#/$defs/Person"}, "b": {"$ref": "#/$defs/Person"}}, "$defs": {"Person": {"type": "object", "additionalProperties": false}}}`, record(`{"name": "a", "type": {"type": "record", "name": "placed_Person", "namespace": "order", "fields": []}}, {"name": "b", "type": "order.placed_Person"}`)},
-		"a reference to an array of objects": {`{"required": ["a", "b"], "properties": {"a": {"$ref": "#/definitions/List"}, "b": {"$ref": "#/definitions/List"}}, "definitions": {"List": {"items": {"type": "object", "additionalProperties": false}}}}`, record(`{"name": "a", "type": {"type": "array", "items": {"type": "record", "name": "placed_List_item", "namespace": "order", "fields": []}}}, {"name": "b", "type": {"type": "array", "items": "order.placed_List_item"}}`)},
-		"a reference that may be null":       {property(`{"$ref": "#/$defs/Text"}`)[:0] + `{"required": ["a"], "properties": {"a": {"$ref": "#/$defs/Text"}}, "$defs": {"Text": {"type": ["string", "null"]}}}`, field(`["null", "string"]`)},
+		"a reference used twice":             {`{"required": ["a", "b"], "properties": {"a": {"$ref": "#/$defs/Person"}, "b": {"$ref": "#/$defs/Person"}}, "$defs": {"Person": {"type": "object", "additionalProperties": false}}}`, record(`{"name": "a", "type": {"type": "record", "name": "placed_a", "namespace": "order", "fields": []}}, {"name": "b", "type": {"type": "record", "name": "placed_b", "namespace": "order", "fields": []}}`)},
+		"a reference to an array of objects": {`{"required": ["a", "b"], "properties": {"a": {"$ref": "#/definitions/List"}, "b": {"$ref": "#/definitions/List"}}, "definitions": {"List": {"items": {"type": "object", "additionalProperties": false}}}}`, record(`{"name": "a", "type": {"type": "array", "items": {"type": "record", "name": "placed_a_item", "namespace": "order", "fields": []}}}, {"name": "b", "type": {"type": "array", "items": {"type": "record", "name": "placed_b_item", "namespace": "order", "fields": []}}}`)},
+		"a reference that may be null":       {`{"required": ["a"], "properties": {"a": {"$ref": "#/$defs/Text"}}, "$defs": {"Text": {"type": ["string", "null"]}}}`, field(`["null", "string"]`)},
 		"recursion through the root":         {`{"properties": {"a": {"$ref": "#"}}}`, record(`{"name": "a", "type": ["null", "order.placed"], "default": null}`)},
-		"recursion through a definition":     {`{"required": ["a"], "properties": {"a": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": {"properties": {"next": {"$ref": "#/$defs/Node"}}}}}`, field(`{"type": "record", "name": "placed_Node", "namespace": "order", "fields": [{"name": "next", "type": ["null", "order.placed_Node"], "default": null}]}`)},
-		"a definition with an inline's name": {`{"required": ["a", "b"], "properties": {"a": {"$ref": "#/$defs/b"}, "b": {"type": "object", "additionalProperties": false}}, "$defs": {"b": {"type": "object", "additionalProperties": false}}}`, record(`{"name": "a", "type": {"type": "record", "name": "placed_b", "namespace": "order", "fields": []}}, {"name": "b", "type": {"type": "record", "name": "placed_b_", "namespace": "order", "fields": []}}`)},
+		"recursion through a definition":     {`{"required": ["a"], "properties": {"a": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": {"properties": {"next": {"$ref": "#/$defs/Node"}}}}}`, field(`{"type": "record", "name": "placed_a", "namespace": "order", "fields": [{"name": "next", "type": ["null", "order.placed_a"], "default": null}]}`)},
+		"recursion through an array":         {`{"required": ["a"], "properties": {"a": {"$ref": "#/$defs/List"}}, "$defs": {"List": {"items": {"required": ["b"], "properties": {"b": {"$ref": "#/$defs/List"}}}}}}`, field(`{"type": "array", "items": {"type": "record", "name": "placed_a_item", "namespace": "order", "fields": [{"name": "b", "type": {"type": "array", "items": "order.placed_a_item"}}]}}`)},
+		"alternatives with names":            {property(`{"anyOf": [{"enum": ["A"]}, {"type": "object", "additionalProperties": false}]}`), field(`[{"type": "enum", "name": "placed_a", "namespace": "order", "symbols": ["A"]}, {"type": "record", "name": "placed_a_", "namespace": "order", "fields": []}]`)},
+		"two ways that make the same name":   {`{"required": ["a", "a_b"], "properties": {"a": {"required": ["b"], "properties": {"b": {"enum": ["X"]}}}, "a_b": {"type": "object", "additionalProperties": false}}}`, record(`{"name": "a", "type": {"type": "record", "name": "placed_a", "namespace": "order", "fields": [{"name": "b", "type": {"type": "enum", "name": "placed_a_b", "namespace": "order", "symbols": ["X"]}}]}}, {"name": "a_b", "type": {"type": "record", "name": "placed_a_b_", "namespace": "order", "fields": []}}`)},
 		"not an object":                      {`{"type": "array", "items": {"type": "string"}}`, `{"type": "array", "items": "string"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +78,45 @@ func TestEachRuleOfTheDerivation(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, text, again)
 		})
+	}
+}
+
+func TestNamesOfGoTypesDoNotMatter(t *testing.T) {
+	t.Parallel()
+	line := `{"type": "object", "required": ["sku", "kind"], "properties": {"sku": {"type": "string"}, "kind": {"enum": ["A", "B"]}}}`
+	order := func(items, defs string) string {
+		return `{"type": "object", "properties": {"lines": {"type": "array", "items": ` + items + `}, "first": ` + items + `}, "$defs": {` + defs + `}}`
+	}
+	inlined, err := encoding.DeriveAvro("order.placed", order(line, ""))
+	require.NoError(t, err)
+	require.Contains(t, inlined, `"placed_lines_item"`)
+	require.Contains(t, inlined, `"placed_lines_item_kind"`)
+	require.Contains(t, inlined, `"placed_first"`)
+	for name, schema := range map[string]string{
+		"a type":               order(`{"$ref": "#/$defs/Line"}`, `"Line": `+line),
+		"renamed":              order(`{"$ref": "#/$defs/lines_item"}`, `"lines_item": `+line),
+		"another of that name": order(`{"$ref": "#/$defs/shop.Line"}`, `"Line": {"type": "object"}, "lines": true, "shop.Line": `+line),
+		"a type of its own":    order(`{"$ref": "#/$defs/Line"}`, `"Line": {"$ref": "#/$defs/Other"}, "Other": `+line),
+	} {
+		text, err := encoding.DeriveAvro("order.placed", schema)
+		require.NoError(t, err, name)
+		require.Equal(t, inlined, text, name)
+	}
+}
+
+func TestWhatIsExpandedTooOftenIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{
+		`{"properties": {"a": {"$ref": "#/$defs/D%d"}, "b": {"$ref": "#/$defs/D%[1]d"}}}`,
+		`{"anyOf": [{"$ref": "#/$defs/D%d"}, {"$ref": "#/$defs/D%[1]d"}]}`,
+	} {
+		var defs strings.Builder
+		for i := range 60 {
+			fmt.Fprintf(&defs, `"D%d": %s, `, i, fmt.Sprintf(kind, i+1))
+		}
+		_, err := encoding.DeriveAvro("order.placed", `{"properties": {"a": {"$ref": "#/$defs/D0"}}, "$defs": {`+defs.String()+`"D60": {"type": "string"}}}`)
+		require.ErrorContains(t, err, "the schema has more than 1000 records, enums and references")
+		require.Less(t, len(err.Error()), 1000)
 	}
 }
 
