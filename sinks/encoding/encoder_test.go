@@ -3,6 +3,7 @@ package encoding_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -226,6 +227,68 @@ func TestSchemasThatCannotBeUsedMakeTheSinkWait(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 	require.Zero(t, r.requests.Load())
+}
+
+// perType has schemas in Avro by type.
+type perType map[string]string
+
+func (p perType) Schema(typ string, _ int, l sinks.SchemaLanguage) (sinks.Schema, error) {
+	if l != sinks.Avro || p[typ] == "" {
+		return sinks.Schema{}, sinks.ErrNoSchema
+	}
+	return sinks.Schema{Text: p[typ]}, nil
+}
+
+func (perType) Validate(string, int, []byte) error { return nil }
+
+func TestTheSchemaOfOneTypeDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		schema, body string
+		status       int
+		want         error
+	}{
+		"it is not registered": {`"long"`, `{"error_code": 40403}`, 404, encoding.ErrNotRegistered},
+		"it is incompatible":   {`"long"`, `{"error_code": 409}`, 409, encoding.ErrRefused},
+		"it is invalid":        {`"long"`, `{"error_code": 42201}`, 422, encoding.ErrRefused},
+		"it cannot be used":    {`{"type": "record"}`, "", 0, encoding.ErrSchema},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegistry(t)
+			r.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
+				if c.status != 0 && strings.Contains(request.URL.Path, "wrong-value") {
+					w.WriteHeader(c.status)
+					_, _ = io.WriteString(w, c.body)
+					return true
+				}
+				return false
+			})
+			in := sinks.Instance{Contracts: perType{"order.placed": `"long"`, "wrong": c.schema}}
+			e, err := encoding.New(in, encoding.Config{Format: encoding.FormatAvro, Register: true, Registry: encoding.Registry{URL: r.URL()}})
+			require.NoError(t, err)
+			t.Cleanup(e.Close)
+			wrong := order(`1`)
+			wrong.Type = "wrong"
+			_, err = e.Encode(t.Context(), "wrong", wrong)
+			requireClass(t, sinks.ClassUnavailable, err)
+			require.ErrorIs(t, err, c.want)
+			_, err = e.Encode(t.Context(), "orders", order(`1`))
+			require.NoError(t, err)
+			_, err = e.Encode(t.Context(), "wrong", wrong)
+			requireClass(t, sinks.ClassUnknown, err)
+			require.ErrorIs(t, err, c.want)
+			_, err = e.Encode(t.Context(), "orders", order(`2`))
+			require.NoError(t, err)
+
+			for _, status := range []int{401, 403, 404, 500} {
+				r.answer(status, "no")
+				_, err = e.Encode(t.Context(), fmt.Sprint("other-", status), order(`1`))
+				requireClass(t, sinks.ClassUnavailable, err)
+				require.ErrorIs(t, err, encoding.ErrRegistry)
+			}
+		})
+	}
 }
 
 func TestAVersionWithoutASchemaIsUnknown(t *testing.T) {
