@@ -541,6 +541,35 @@ func TestTheRegistryGetsTheCredentials(t *testing.T) {
 	}
 }
 
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	r, elsewhere := newRegistry(t), newRegistry(t)
+	target := strings.Replace(elsewhere.URL(), "http://", "http://u:hush-other@", 1)
+	r.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
+		http.Redirect(w, request, target+request.URL.Path+"?token=hush-third", http.StatusTemporaryRedirect)
+		return true
+	})
+	transport := new(http.Transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	for _, client := range []*http.Client{nil, {Transport: transport}} {
+		in := sinks.Instance{Contracts: orders(), HTTPClient: client}
+		for _, register := range []bool{true, false} {
+			e, err := encoding.New(in, encoding.Config{Format: encoding.FormatAvro, Register: register, Registry: encoding.Registry{URL: r.URL(), Auth: encoding.Auth{Token: "hush-hush"}}})
+			require.NoError(t, err)
+			t.Cleanup(e.Close)
+			_, encodeErr := e.Encode(t.Context(), "orders", order(payload))
+			for _, err := range []error{encodeErr, e.CheckHealth(t.Context())} {
+				requireClass(t, sinks.ClassUnavailable, err)
+				require.ErrorIs(t, err, encoding.ErrRegistry)
+				require.ErrorContains(t, err, "the registry redirects to "+elsewhere.URL())
+				require.ErrorContains(t, err, "check encoding.registry.url")
+				require.NotContains(t, err.Error(), "hush")
+			}
+		}
+	}
+	require.Zero(t, elsewhere.requests.Load())
+}
+
 func TestTheProgramsHTTPClientIsUsed(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
