@@ -541,6 +541,25 @@ func TestTheRegistryGetsTheCredentials(t *testing.T) {
 	}
 }
 
+func TestIdsHave32Bits(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"2147483647": "", "2147483648": "ids of 32 bits", "4294967297": "ids of 32 bits", "99999999999999999999": "99999", "0": "no id", "-1": "no id"} {
+		for _, register := range []bool{true, false} {
+			r := newRegistry(t)
+			r.answer(200, `{"id": `+id+`}`)
+			encoded, err := newEncoder(t, orders(), r, encoding.FormatAvro, func(c *encoding.Config) { c.Register = register }).Encode(t.Context(), "orders", order(payload))
+			if want == "" {
+				require.NoError(t, err)
+				require.Equal(t, "\x00\x7f\xff\xff\xff", string(encoded[:5]))
+				continue
+			}
+			requireClass(t, sinks.ClassUnavailable, err)
+			require.ErrorIs(t, err, encoding.ErrRegistry)
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	r, elsewhere := newRegistry(t), newRegistry(t)

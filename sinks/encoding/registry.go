@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -145,8 +146,12 @@ func (r *registry) idOf(ctx context.Context, subject string, schema sr.Schema) (
 	} else {
 		id, err = r.lookUp(ctx, subject, schema)
 	}
-	if err == nil && id <= 0 {
+	switch {
+	case err != nil:
+	case id <= 0:
 		err = errors.New("its answer has no id of a schema")
+	case id > math.MaxInt32:
+		err = fmt.Errorf("its answer has the id %d, and the wire format has ids of 32 bits", id)
 	}
 	if err != nil {
 		return 0, r.explain(ctx, doing, subject, schema, err, header)
