@@ -1,10 +1,12 @@
 package encoding_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -557,6 +559,27 @@ func TestIdsHave32Bits(t *testing.T) {
 			require.ErrorIs(t, err, encoding.ErrRegistry)
 			require.ErrorContains(t, err, want)
 		}
+	}
+}
+
+func TestCredentialsInClearTextAreWarnedOfOnceTheyAreUsed(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	for auth, want := range map[encoding.Auth]int{{}: 0, {User: "u", Password: "hush-hush"}: 1} {
+		var log bytes.Buffer
+		in := sinks.Instance{Name: "events", Contracts: orders(), Logger: slog.New(slog.NewTextHandler(&log, nil)).With("sink", "events")}
+		e, err := encoding.New(in, encoding.Config{Format: encoding.FormatAvro, Register: true, Registry: encoding.Registry{URL: r.URL(), Auth: auth}})
+		require.NoError(t, err)
+		t.Cleanup(e.Close)
+		require.NoError(t, e.CheckHealth(t.Context()))
+		require.Empty(t, log.String())
+		for _, topic := range []string{"a", "b"} {
+			_, err := e.Encode(t.Context(), topic, order(payload))
+			require.NoError(t, err)
+		}
+		require.Equal(t, want, strings.Count(log.String(), "in clear text"))
+		require.Equal(t, want, strings.Count(log.String(), "sink="))
+		require.NotContains(t, log.String(), "hush")
 	}
 }
 

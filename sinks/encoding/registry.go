@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sr"
@@ -43,6 +44,7 @@ type registry struct {
 	credentials redact.Credentials
 	register    bool
 	close       func()
+	warn        func() // logs once what is dangerous; not before deliveries, since New is also called to look at a configuration
 }
 
 func newRegistry(in sinks.Instance, c Config) (*registry, error) {
@@ -57,15 +59,18 @@ func newRegistry(in sinks.Instance, c Config) (*registry, error) {
 	case auth.User != "":
 		options = append(options, sr.BasicAuth(auth.User, auth.Password))
 	}
-	if c.Registry.Auth != (Auth{}) && strings.HasPrefix(c.Registry.URL, "http:") && in.Logger != nil {
-		in.Logger.Warn("the password or token is sent to the schema registry in clear text, because encoding.registry.url is not https", "sink", in.Name)
-	}
 	client, err := sr.NewClient(options...)
 	if err != nil {
 		return nil, fmt.Errorf("encoding.registry: %w", err)
 	}
 	auth := c.Registry.Auth
-	return &registry{client, redact.New(auth.Password, auth.Token), c.Register, closeIdle}, nil
+	r := &registry{client: client, credentials: redact.New(auth.Password, auth.Token), register: c.Register, close: closeIdle, warn: func() {}}
+	if u, err := url.Parse(c.Registry.URL); err == nil && u.Scheme == "http" && auth != (Auth{}) && in.Logger != nil {
+		r.warn = sync.OnceFunc(func() {
+			in.Logger.Warn("the password or token is sent to the schema registry in clear text, because encoding.registry.url is not https")
+		})
+	}
+	return r, nil
 }
 
 // httpClient returns the client for requests, and what closes its idle connections.
@@ -137,6 +142,7 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 func (r *registry) idOf(ctx context.Context, subject string, schema sr.Schema) (id int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	r.warn()
 	var header http.Header
 	ctx = context.WithValue(ctx, headerKey{}, &header)
 	doing := "looking up"
