@@ -354,7 +354,11 @@ func FuzzEncode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		encoded, err := e.Encode(t.Context(), "orders", order(string(payload)))
 		if err != nil {
-			requireClass(t, sinks.ClassInvalid, err)
+			want := sinks.ClassInvalid
+			if strings.Contains(err.Error(), "another version of this program may know it") {
+				want = sinks.ClassUnknown
+			}
+			requireClass(t, want, err)
 			if utf8.Valid(payload) {
 				require.Equal(t, !json.Valid(payload), strings.HasSuffix(err.Error(), "is not JSON"), "%q", payload)
 			}
