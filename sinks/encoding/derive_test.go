@@ -193,6 +193,7 @@ func TestWhatDoesNotFitADerivedSchemaIsInvalid(t *testing.T) {
 		`{"id": 1, "mixed": 1}`:                             "/mixed is a number, and fits no branch",
 		`{"id": 1, "id": 2}`:                                "/id is there twice",
 		`{"id": 1`:                                          "the whole payload is not JSON",
+		"{\"id\": 1, \"list\": [\"a\nb\\\"\"]}":             "the whole payload is not JSON",
 		strings.Repeat("[", 502) + strings.Repeat("]", 502): "the whole payload is ",
 		`[]`:                                "the whole payload is an array, and the schema has record",
 		"{\"id\": 1, \"list\": [\"\xff\"]}": "the whole payload is not UTF-8",

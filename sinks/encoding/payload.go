@@ -51,13 +51,19 @@ func check(payload []byte) error {
 	if !utf8.Valid(payload) {
 		return misfits("is not UTF-8")
 	}
-	if fastjson.ValidateBytes(payload) != nil {
+	if fastjson.ValidateBytes(payload) != nil || mayHideControls(payload) && !json.Valid(payload) {
 		return misfits("is not JSON")
 	}
 	if offset := loneSurrogate(payload); offset >= 0 {
 		return &misfit{pointer: pointerAt(payload, int64(offset)), problem: `has an escape such as \ud800 that is half of a character`}
 	}
 	return nil
+}
+
+// mayHideControls reports whether a text may have control characters that package fastjson overlooks: those in
+// front of an escape.
+func mayHideControls(payload []byte) bool {
+	return bytes.IndexByte(payload, '\\') >= 0 && bytes.ContainsFunc(payload, func(r rune) bool { return r < ' ' })
 }
 
 // loneSurrogate returns the offset of the first escape in JSON that is half of a character; -1 if there is none.
