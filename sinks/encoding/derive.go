@@ -15,9 +15,13 @@ import (
 // DeriveAvro makes a schema in Avro of the JSON Schema (2020-12) of a notification type. For the same schema
 // the text is the same, byte for byte.
 //
-//   - An object is a record. Its name is that of the type, such as order.placed; the names of records and
-//     enums inside begin with it: placed_Address for #/$defs/Address, or placed_lines for the property lines.
-//     Fields are in alphabetical order. They must have names that Avro permits.
+//   - An object is a record. Its name is that of the type, such as order.placed. Records and enums inside are
+//     named by the way to them in the payload: placed_address for the property address, placed_lines_item for
+//     the items of the property lines, placed_prices_value for the values of a map. If two ways make the same
+//     name, such as a_b and b in a, the second has "_" at its end. Fields are in alphabetical order. They must
+//     have names that Avro permits.
+//   - A $ref is what it refers to, again in each place. Names in $defs do not matter, so Go types can be
+//     renamed. In itself, an object is the name of its record.
 //   - An object without properties and with additionalProperties is a map.
 //   - A property that is not required may be null, and is null by default.
 //   - An integer is a long, or an int if minimum and maximum are in its range. A number is a double.
@@ -27,11 +31,12 @@ import (
 //   - anyOf and oneOf are unions, if JSON can tell their branches apart: not two objects, for example.
 //
 // Limits such as maxLength and pattern are not in the schema. Its errors join everything that Avro cannot
-// express, such as values of any type; such a type needs a given schema in Avro.
+// express, such as values of any type; such a type needs a given schema in Avro. So does one with more than
+// 1,000 records, enums and references.
 func DeriveAvro(typ, jsonSchema string) (string, error) {
 	decoder := json.NewDecoder(strings.NewReader(jsonSchema))
 	decoder.UseNumber()
-	d := &deriver{taken: make(map[string]bool), enums: make(map[string]bool), refs: make(map[string][]any)}
+	d := &deriver{taken: make(map[string]bool), above: make(map[string]string), refs: make(map[string]int)}
 	if err := decoder.Decode(&d.root); err != nil {
 		return "", fmt.Errorf("the JSON Schema: %w", err)
 	}
@@ -39,13 +44,8 @@ func DeriveAvro(typ, jsonSchema string) (string, error) {
 	for i, part := range parts {
 		parts[i] = legalName(part)
 	}
-	d.namespace, d.name = strings.Join(parts[:len(parts)-1], "."), parts[len(parts)-1]
-	for _, key := range []string{"$defs", "definitions"} {
-		for name := range object(object(d.root)[key]) {
-			d.taken[d.name+"_"+legalName(name)] = true
-		}
-	}
-	derived := d.reference("", "#")
+	d.namespace = strings.Join(parts[:len(parts)-1], ".")
+	derived := d.reference("", "#", parts[len(parts)-1])
 	if len(d.mistakes) > 0 {
 		return "", errors.Join(d.mistakes...)
 	}
@@ -61,12 +61,13 @@ func DeriveAvro(typ, jsonSchema string) (string, error) {
 // deriver makes types of Avro. They are values that become JSON: the name of a type, a list of branches, or
 // one of the structs below.
 type deriver struct {
-	root            any
-	namespace, name string
-	taken           map[string]bool
-	enums           map[string]bool  // by full name
-	refs            map[string][]any // the branches of what was referred to; nil while they are being made
-	mistakes        []error
+	root      any
+	namespace string
+	taken     map[string]bool   // names of records and enums
+	above     map[string]string // the names of the records that are being made, by their places
+	refs      map[string]int    // the references that are being followed, with len(above) and 1 when that began
+	expanded  int
+	mistakes  []error
 }
 
 type derivedRecord struct {
@@ -126,77 +127,49 @@ func (d *deriver) mistake(where, format string, a ...any) []any {
 	if where == "" {
 		where = "the schema"
 	}
-	d.mistakes = append(d.mistakes, fmt.Errorf("%s %s; give the type a schema with avro: in types", where, fmt.Sprintf(format, a...)))
+	err := fmt.Errorf("%s %s; give the type a schema with avro: in types", where, fmt.Sprintf(format, a...))
+	if !slices.ContainsFunc(d.mistakes, func(known error) bool { return known.Error() == err.Error() }) {
+		d.mistakes = append(d.mistakes, err)
+	}
 	return nil
 }
 
-// inline returns a name for a record or an enum that has none. It is none of those in $defs.
-func (d *deriver) inline(owner, name string) string {
-	full := owner + "_" + legalName(name)
-	for d.taken[full] {
-		full += "_"
+// maxExpanded bounds the schema, because a $ref may be expanded in many places.
+const maxExpanded = 1000
+
+// expand counts a record, an enum or a reference. It returns false if there are too many.
+func (d *deriver) expand() bool {
+	if d.expanded++; d.expanded > maxExpanded {
+		d.mistake("", "has more than %d records, enums and references after each $ref is replaced by what it refers to", maxExpanded)
 	}
-	return full
+	return d.expanded <= maxExpanded
 }
 
-func (d *deriver) fullName(name string) string { return fullName(name, d.namespace) }
-
-// define marks a name as that of a record or an enum. A recursive reference then finds it.
-func (d *deriver) define(name, ref string) {
-	d.taken[name] = true
-	if ref != "" {
-		d.refs[ref] = []any{d.fullName(name)}
+// define returns the name for a record or an enum, which is none that another has.
+func (d *deriver) define(name string) string {
+	for d.taken[name] {
+		name += "_"
 	}
+	d.taken[name] = true
+	return name
 }
 
 // reference returns the branches of what a $ref refers to.
-func (d *deriver) reference(where, ref string) []any {
-	if branches, known := d.refs[ref]; known {
-		if branches == nil {
-			return d.mistake(where, "refers to itself without an object in between")
-		}
-		return branches
-	}
+func (d *deriver) reference(where, ref, name string) []any {
 	target, found := resolve(d.root, ref)
 	if !found {
 		return d.mistake(where, "refers to %s, and only # and what is in #/$defs can be derived", ref)
 	}
-	name := d.name
-	if ref != "#" {
-		name += "_" + legalName(ref[strings.LastIndexByte(ref, '/')+1:])
+	outer, now := d.refs[ref], len(d.above)+1
+	if outer == now {
+		return d.mistake(where, "refers to itself without an object in between")
 	}
-	d.refs[ref] = nil
-	branches := d.branches(strings.TrimPrefix(ref, "#"), target, name, ref)
-	d.refs[ref] = make([]any, len(branches))
-	for i, branch := range branches {
-		d.refs[ref][i] = d.byName(branch)
+	if !d.expand() {
+		return nil
 	}
-	return branches
-}
-
-// byName returns a type with names instead of definitions, since a name may be defined only once.
-func (d *deriver) byName(typ any) any {
-	switch t := typ.(type) {
-	case derivedRecord:
-		return d.fullName(t.Name)
-	case derivedEnum:
-		return d.fullName(t.Name)
-	case derivedItems:
-		if t.Items != nil {
-			t.Items = d.byName(t.Items)
-		}
-		if t.Values != nil {
-			t.Values = d.byName(t.Values)
-		}
-		return t
-	case []any:
-		named := make([]any, len(t))
-		for i := range t {
-			named[i] = d.byName(t[i])
-		}
-		return named
-	}
-	return typ
+	d.refs[ref] = now
+	defer func() { d.refs[ref] = outer }()
+	return d.branches(strings.TrimPrefix(ref, "#"), target, name)
 }
 
 // resolve returns what a reference refers to.
@@ -249,7 +222,11 @@ func union(branches []any, null bool) any {
 
 // typeOf returns the type of a schema.
 func (d *deriver) typeOf(where string, schema any, name string, optional bool) any {
-	return union(d.branches(where, schema, name, ""), optional || admitsNull(d.root, schema, 0))
+	branches := d.branches(where, schema, name)
+	if len(d.mistakes) > 0 {
+		return nil
+	}
+	return union(branches, optional || admitsNull(d.root, schema, 0))
 }
 
 // structural are the keywords that say what a value consists of. Others only restrict it.
@@ -259,9 +236,9 @@ func has(schema any, keywords ...string) bool {
 	return slices.ContainsFunc(keywords, func(k string) bool { return object(schema)[k] != nil })
 }
 
-// branches returns what values of a schema can be, besides null. ref is the reference through which the schema
-// was found; "" if there is none.
-func (d *deriver) branches(where string, schema any, name, ref string) []any {
+// branches returns what values of a schema can be, besides null. where is the schema's place in the JSON Schema;
+// name is for a record or an enum.
+func (d *deriver) branches(where string, schema any, name string) []any {
 	s := object(schema)
 	if s == nil {
 		return d.mistake(where, "can be any value")
@@ -270,13 +247,13 @@ func (d *deriver) branches(where string, schema any, name, ref string) []any {
 		if has(s, slices.DeleteFunc(slices.Clone(structural), func(k string) bool { return k == "$ref" })...) {
 			return d.mistake(where, "extends what it refers to, which Avro cannot")
 		}
-		return d.reference(where, target)
+		return d.reference(where, target, name)
 	}
 	if value, ok := s["const"]; ok {
-		return d.enum([]any{value}, s, where, name, ref)
+		return d.enum([]any{value}, s, where, name)
 	}
 	if values := list(s["enum"]); values != nil {
-		return d.enum(values, s, where, name, ref)
+		return d.enum(values, s, where, name)
 	}
 	if s["type"] != nil || has(s, "properties", "items") {
 		for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
@@ -286,7 +263,7 @@ func (d *deriver) branches(where string, schema any, name, ref string) []any {
 				}
 			}
 		}
-		return d.typed(where, s, name, ref)
+		return d.typed(where, s, name)
 	}
 	for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
 		parts := list(s[keyword])
@@ -294,23 +271,18 @@ func (d *deriver) branches(where string, schema any, name, ref string) []any {
 			return d.mistake(where, "combines schemas with allOf, which Avro cannot")
 		}
 		if len(parts) > 0 {
-			return d.alternatives(where+"/"+keyword, parts, name, ref)
+			return d.alternatives(where+"/"+keyword, parts, name)
 		}
 	}
 	return d.mistake(where, "can be any value")
 }
 
 // alternatives returns the branches of anyOf or oneOf.
-func (d *deriver) alternatives(where string, parts []any, name, ref string) (all []any) {
-	objects := 0
+func (d *deriver) alternatives(where string, parts []any, name string) (all []any) {
 	for i, part := range parts {
-		if object(part)["type"] == "null" {
-			continue
+		if object(part)["type"] != "null" {
+			all = append(all, d.branches(fmt.Sprintf("%s/%d", where, i), part, name)...)
 		}
-		if objects++; objects > 1 {
-			name, ref = d.inline(name, fmt.Sprint(i)), ""
-		}
-		all = append(all, d.branches(fmt.Sprintf("%s/%d", where, i), part, name, ref)...)
 	}
 	return d.distinct(where, all)
 }
@@ -336,11 +308,8 @@ func (d *deriver) distinct(where string, branches []any) []any {
 			case "bytes":
 				kind = "string"
 			case "boolean", "int", "long", "double", "string":
-			default:
+			default: // the name of a record
 				kind = "object"
-				if d.enums[branch] {
-					kind = "string"
-				}
 			}
 		}
 		if seen[kind] {
@@ -353,7 +322,7 @@ func (d *deriver) distinct(where string, branches []any) []any {
 }
 
 // enum returns the branches of a list of values.
-func (d *deriver) enum(values []any, s map[string]any, where, name, ref string) []any {
+func (d *deriver) enum(values []any, s map[string]any, where, name string) []any {
 	var symbols []string
 	kinds := make(map[string]bool)
 	for _, v := range values {
@@ -375,14 +344,10 @@ func (d *deriver) enum(values []any, s map[string]any, where, name, ref string) 
 		}
 	}
 	if len(kinds) == 1 && len(symbols) > 0 && s["contentEncoding"] == nil && areSymbols(symbols) {
-		if ref == "" {
-			for d.taken[name] {
-				name += "_"
-			}
+		if !d.expand() {
+			return nil
 		}
-		d.define(name, ref)
-		d.enums[d.fullName(name)] = true
-		return []any{derivedEnum{"enum", name, d.namespace, symbols}}
+		return []any{derivedEnum{"enum", d.define(name), d.namespace, symbols}}
 	}
 	var branches []any
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -403,7 +368,7 @@ func areSymbols(texts []string) bool {
 }
 
 // typed returns the branches of a schema with types.
-func (d *deriver) typed(where string, s map[string]any, name, ref string) (all []any) {
+func (d *deriver) typed(where string, s map[string]any, name string) (all []any) {
 	types := list(s["type"])
 	switch one, ok := s["type"].(string); {
 	case ok:
@@ -417,7 +382,7 @@ func (d *deriver) typed(where string, s map[string]any, name, ref string) (all [
 		switch typ {
 		case "null":
 		case "object":
-			all = append(all, d.objectOf(where, s, name, ref)...)
+			all = append(all, d.objectOf(where, s, name)...)
 		case "array":
 			switch {
 			case has(s, "prefixItems"):
@@ -425,7 +390,7 @@ func (d *deriver) typed(where string, s map[string]any, name, ref string) (all [
 			case s["items"] == nil:
 				return d.mistake(where+"/items", "can be any value")
 			}
-			all = append(all, derivedItems{Type: "array", Items: d.typeOf(where+"/items", s["items"], d.inline(name, "item"), false)})
+			all = append(all, derivedItems{Type: "array", Items: d.typeOf(where+"/items", s["items"], name+"_item", false)})
 		case "string", "boolean", "integer", "number":
 			all = append(all, d.simple(typ.(string), s))
 		default:
@@ -466,25 +431,28 @@ func bounded(s map[string]any) bool {
 }
 
 // objectOf returns the record or the map for an object.
-func (d *deriver) objectOf(where string, s map[string]any, name, ref string) []any {
+func (d *deriver) objectOf(where string, s map[string]any, name string) []any {
 	properties := object(s["properties"])
 	more, closed := s["additionalProperties"], s["additionalProperties"] == false
 	switch {
 	case has(s, "patternProperties"):
 		return d.mistake(where+"/patternProperties", "has properties by patterns of their names")
 	case len(properties) == 0 && object(more) != nil:
-		return []any{derivedItems{Type: "map", Values: d.typeOf(where+"/additionalProperties", more, d.inline(name, "value"), false)}}
+		return []any{derivedItems{Type: "map", Values: d.typeOf(where+"/additionalProperties", more, name+"_value", false)}}
 	case len(properties) == 0 && !closed:
 		return d.mistake(where, "can be any object")
 	case object(more) != nil:
 		return d.mistake(where+"/additionalProperties", "has values beside the properties, and a record has only fields")
 	}
-	if ref == "" {
-		for d.taken[name] {
-			name += "_"
-		}
+	if above := d.above[where]; above != "" {
+		return []any{fullName(above, d.namespace)}
 	}
-	d.define(name, ref)
+	if !d.expand() {
+		return nil
+	}
+	name = d.define(name)
+	d.above[where] = name
+	defer delete(d.above, where)
 	record := derivedRecord{Type: "record", Name: name, Namespace: d.namespace, Fields: []derivedField{}}
 	null := json.RawMessage("null")
 	for _, property := range slices.Sorted(maps.Keys(properties)) {
@@ -494,7 +462,7 @@ func (d *deriver) objectOf(where string, s map[string]any, name, ref string) []a
 			continue
 		}
 		optional := !slices.Contains(list(s["required"]), any(property))
-		field := derivedField{Name: property, Type: d.typeOf(place, properties[property], name+"_"+legalName(property), optional)}
+		field := derivedField{Name: property, Type: d.typeOf(place, properties[property], name+"_"+property, optional)}
 		if optional {
 			field.Default = &null
 		}

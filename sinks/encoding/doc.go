@@ -30,7 +30,13 @@
 //
 // A payload that does not fit its schema is invalid. The error has the JSON Pointer of what is wrong, and no
 // values. A version without a schema is unknown, and so is a payload with a property that a record or message
-// does not have: it was probably published by a newer version of the program. Everything about the registry
-// and about schemas is unavailable, or throttled if the registry says until when: the sink waits, and no
-// delivery becomes dead.
+// does not have: it was probably published by a newer version of the program.
+//
+// A schema that cannot be used, is not registered, or is refused by the registry, is a mistake of one type. It
+// is unknown if the encoder has got an id of another schema: deliveries of that type wait without spending
+// attempts, for up to 72 hours, and those of other types go on. Before the first id it is unavailable, because
+// all schemas may have the same mistake: the whole sink waits.
+//
+// Everything else about the registry is unavailable, or throttled if the registry says until when: the sink
+// waits, and no delivery becomes dead.
 package encoding

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sr"
@@ -30,6 +31,8 @@ type Encoder struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 
+	hasID atomic.Bool // the registry has given an id
+
 	mu      sync.RWMutex
 	schemas map[version]*compiled
 	ids     map[subjectVersion]*question
@@ -45,7 +48,8 @@ type subjectVersion struct {
 	version
 }
 
-// compiled is the schema of a version, ready for use. The err is a sinks.Error.
+// compiled is the schema of a version, ready for use. The err is a sinks.Error, whose class is not yet that of
+// ofOneType.
 type compiled struct {
 	once   sync.Once
 	schema sr.Schema
@@ -96,21 +100,30 @@ func (e *Encoder) ContentType() string { return e.config.contentType() }
 func (e *Encoder) Encode(ctx context.Context, topic string, n *notification.Envelope) ([]byte, error) {
 	schema := e.compiled(version{n.Type, n.Version})
 	if schema.err != nil {
-		return nil, schema.err
+		return nil, e.ofOneType(schema.err)
 	}
 	id, err := e.id(ctx, subjectVersion{schema.subject(e.config.Subject, topic), version{n.Type, n.Version}}, schema)
 	if err != nil {
-		return nil, err
+		return nil, e.ofOneType(err)
 	}
 	const header = 5 + 4 // the id, and the usual path of a message
 	b, err := new(sr.ConfluentHeader).AppendEncode(make([]byte, 0, header+len(n.Payload)), id, schema.index)
 	if err != nil {
-		return nil, sinks.Unavailable(fmt.Errorf("%w: %w", ErrSchema, err))
+		return nil, e.ofOneType(sinks.Unavailable(fmt.Errorf("%w: %w", ErrSchema, err)))
 	}
 	if b, err = schema.encode(b, n.Payload, mediaType(n)); err != nil {
 		return nil, payloadError(n, err)
 	}
 	return b, nil
+}
+
+// ofOneType returns an error about the schema of one type as unknown, if another schema has an id: then only
+// deliveries of that type have to wait. All other errors are returned as they are.
+func (e *Encoder) ofOneType(err error) error {
+	if e.hasID.Load() && (errors.Is(err, ErrSchema) || errors.Is(err, ErrNotRegistered) || errors.Is(err, ErrRefused)) {
+		return sinks.Unknown(err)
+	}
+	return err
 }
 
 // maxPayloadError is how many bytes an error says about a payload.
@@ -307,7 +320,9 @@ func (e *Encoder) ask(of subjectVersion, c *compiled) (*question, error) {
 	e.running.Go(func() {
 		defer close(q.done)
 		q.id, q.err = e.registry.idOf(e.life, of.subject, c.schema)
-		if q.err != nil {
+		if q.err == nil {
+			e.hasID.Store(true)
+		} else {
 			_, until := sinks.Classify(q.err)
 			q.until = time.Now().Add(pause)
 			if until.After(q.until) {

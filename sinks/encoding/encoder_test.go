@@ -1,9 +1,12 @@
 package encoding_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -226,6 +229,68 @@ func TestSchemasThatCannotBeUsedMakeTheSinkWait(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 	require.Zero(t, r.requests.Load())
+}
+
+// perType has schemas in Avro by type.
+type perType map[string]string
+
+func (p perType) Schema(typ string, _ int, l sinks.SchemaLanguage) (sinks.Schema, error) {
+	if l != sinks.Avro || p[typ] == "" {
+		return sinks.Schema{}, sinks.ErrNoSchema
+	}
+	return sinks.Schema{Text: p[typ]}, nil
+}
+
+func (perType) Validate(string, int, []byte) error { return nil }
+
+func TestTheSchemaOfOneTypeDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		schema, body string
+		status       int
+		want         error
+	}{
+		"it is not registered": {`"long"`, `{"error_code": 40403}`, 404, encoding.ErrNotRegistered},
+		"it is incompatible":   {`"long"`, `{"error_code": 409}`, 409, encoding.ErrRefused},
+		"it is invalid":        {`"long"`, `{"error_code": 42201}`, 422, encoding.ErrRefused},
+		"it cannot be used":    {`{"type": "record"}`, "", 0, encoding.ErrSchema},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegistry(t)
+			r.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
+				if c.status != 0 && strings.Contains(request.URL.Path, "wrong-value") {
+					w.WriteHeader(c.status)
+					_, _ = io.WriteString(w, c.body)
+					return true
+				}
+				return false
+			})
+			in := sinks.Instance{Contracts: perType{"order.placed": `"long"`, "wrong": c.schema}}
+			e, err := encoding.New(in, encoding.Config{Format: encoding.FormatAvro, Register: true, Registry: encoding.Registry{URL: r.URL()}})
+			require.NoError(t, err)
+			t.Cleanup(e.Close)
+			wrong := order(`1`)
+			wrong.Type = "wrong"
+			_, err = e.Encode(t.Context(), "wrong", wrong)
+			requireClass(t, sinks.ClassUnavailable, err)
+			require.ErrorIs(t, err, c.want)
+			_, err = e.Encode(t.Context(), "orders", order(`1`))
+			require.NoError(t, err)
+			_, err = e.Encode(t.Context(), "wrong", wrong)
+			requireClass(t, sinks.ClassUnknown, err)
+			require.ErrorIs(t, err, c.want)
+			_, err = e.Encode(t.Context(), "orders", order(`2`))
+			require.NoError(t, err)
+
+			for _, status := range []int{401, 403, 404, 500} {
+				r.answer(status, "no")
+				_, err = e.Encode(t.Context(), fmt.Sprint("other-", status), order(`1`))
+				requireClass(t, sinks.ClassUnavailable, err)
+				require.ErrorIs(t, err, encoding.ErrRegistry)
+			}
+		})
+	}
 }
 
 func TestAVersionWithoutASchemaIsUnknown(t *testing.T) {
@@ -476,6 +541,75 @@ func TestTheRegistryGetsTheCredentials(t *testing.T) {
 		_, err = newEncoder(t, orders(), r, encoding.FormatAvro).Encode(t.Context(), "orders", order(payload))
 		requireClass(t, sinks.ClassUnavailable, err)
 	}
+}
+
+func TestIdsHave32Bits(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"2147483647": "", "2147483648": "ids of 32 bits", "4294967297": "ids of 32 bits", "99999999999999999999": "99999", "0": "no id", "-1": "no id"} {
+		for _, register := range []bool{true, false} {
+			r := newRegistry(t)
+			r.answer(200, `{"id": `+id+`}`)
+			encoded, err := newEncoder(t, orders(), r, encoding.FormatAvro, func(c *encoding.Config) { c.Register = register }).Encode(t.Context(), "orders", order(payload))
+			if want == "" {
+				require.NoError(t, err)
+				require.Equal(t, "\x00\x7f\xff\xff\xff", string(encoded[:5]))
+				continue
+			}
+			requireClass(t, sinks.ClassUnavailable, err)
+			require.ErrorIs(t, err, encoding.ErrRegistry)
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
+func TestCredentialsInClearTextAreWarnedOfOnceTheyAreUsed(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	for auth, want := range map[encoding.Auth]int{{}: 0, {User: "u", Password: "hush-hush"}: 1} {
+		var log bytes.Buffer
+		in := sinks.Instance{Name: "events", Contracts: orders(), Logger: slog.New(slog.NewTextHandler(&log, nil)).With("sink", "events")}
+		e, err := encoding.New(in, encoding.Config{Format: encoding.FormatAvro, Register: true, Registry: encoding.Registry{URL: r.URL(), Auth: auth}})
+		require.NoError(t, err)
+		t.Cleanup(e.Close)
+		require.NoError(t, e.CheckHealth(t.Context()))
+		require.Empty(t, log.String())
+		for _, topic := range []string{"a", "b"} {
+			_, err := e.Encode(t.Context(), topic, order(payload))
+			require.NoError(t, err)
+		}
+		require.Equal(t, want, strings.Count(log.String(), "in clear text"))
+		require.Equal(t, want, strings.Count(log.String(), "sink="))
+		require.NotContains(t, log.String(), "hush")
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	r, elsewhere := newRegistry(t), newRegistry(t)
+	target := strings.Replace(elsewhere.URL(), "http://", "http://u:hush-other@", 1)
+	r.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
+		http.Redirect(w, request, target+request.URL.Path+"?token=hush-third", http.StatusTemporaryRedirect)
+		return true
+	})
+	transport := new(http.Transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	for _, client := range []*http.Client{nil, {Transport: transport}} {
+		in := sinks.Instance{Contracts: orders(), HTTPClient: client}
+		for _, register := range []bool{true, false} {
+			e, err := encoding.New(in, encoding.Config{Format: encoding.FormatAvro, Register: register, Registry: encoding.Registry{URL: r.URL(), Auth: encoding.Auth{Token: "hush-hush"}}})
+			require.NoError(t, err)
+			t.Cleanup(e.Close)
+			_, encodeErr := e.Encode(t.Context(), "orders", order(payload))
+			for _, err := range []error{encodeErr, e.CheckHealth(t.Context())} {
+				requireClass(t, sinks.ClassUnavailable, err)
+				require.ErrorIs(t, err, encoding.ErrRegistry)
+				require.ErrorContains(t, err, "the registry redirects to "+elsewhere.URL())
+				require.ErrorContains(t, err, "check encoding.registry.url")
+				require.NotContains(t, err.Error(), "hush")
+			}
+		}
+	}
+	require.Zero(t, elsewhere.requests.Load())
 }
 
 func TestTheProgramsHTTPClientIsUsed(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/valyala/fastjson"
@@ -45,15 +46,53 @@ func at(token string, err error) error {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// check returns an error unless a payload is JSON.
+// check returns an error unless a payload is JSON, and all its texts are Unicode.
 func check(payload []byte) error {
 	if !utf8.Valid(payload) {
 		return misfits("is not UTF-8")
 	}
-	if fastjson.ValidateBytes(payload) != nil {
+	if fastjson.ValidateBytes(payload) != nil || mayHideControls(payload) && !json.Valid(payload) {
 		return misfits("is not JSON")
 	}
+	if offset := loneSurrogate(payload); offset >= 0 {
+		return &misfit{pointer: pointerAt(payload, int64(offset)), problem: `has an escape such as \ud800 that is half of a character`}
+	}
 	return nil
+}
+
+// mayHideControls reports whether a text may have control characters that package fastjson overlooks: those in
+// front of an escape.
+func mayHideControls(payload []byte) bool {
+	return bytes.IndexByte(payload, '\\') >= 0 && bytes.ContainsFunc(payload, func(r rune) bool { return r < ' ' })
+}
+
+// loneSurrogate returns the offset of the first escape in JSON that is half of a character; -1 if there is none.
+func loneSurrogate(payload []byte) int {
+	for i := 0; ; {
+		next := bytes.IndexByte(payload[i:], '\\')
+		if next < 0 {
+			return -1
+		}
+		i += next
+		first := escaped(payload[i:])
+		switch {
+		case !utf16.IsSurrogate(first):
+			i += len(`\n`)
+		case utf16.DecodeRune(first, escaped(payload[i+len(`\ud800`):])) == utf8.RuneError:
+			return i
+		default:
+			i += len(`\ud83d\ude00`)
+		}
+	}
+}
+
+// escaped returns the code unit of an escape such as \ud800 at the beginning of a text in JSON; 0 if there is none.
+func escaped(text []byte) rune {
+	if !bytes.HasPrefix(text, []byte(`\u`)) {
+		return 0
+	}
+	unit, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(unit)
 }
 
 // kindName names a kind in errors.

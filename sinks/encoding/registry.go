@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sr"
@@ -32,6 +34,8 @@ const (
 	maxBody = 4 << 20
 	// maxMessage is how many bytes of the registry's own words an error has.
 	maxMessage = 2 << 10
+	// maxTarget is how many bytes of the target of a redirect an error has.
+	maxTarget = 200
 )
 
 // registry asks a schema registry. It is safe for concurrent use.
@@ -40,6 +44,7 @@ type registry struct {
 	credentials redact.Credentials
 	register    bool
 	close       func()
+	warn        func() // logs once what is dangerous; not before deliveries, since New is also called to look at a configuration
 }
 
 func newRegistry(in sinks.Instance, c Config) (*registry, error) {
@@ -54,15 +59,18 @@ func newRegistry(in sinks.Instance, c Config) (*registry, error) {
 	case auth.User != "":
 		options = append(options, sr.BasicAuth(auth.User, auth.Password))
 	}
-	if c.Registry.Auth != (Auth{}) && strings.HasPrefix(c.Registry.URL, "http:") && in.Logger != nil {
-		in.Logger.Warn("the password or token is sent to the schema registry in clear text, because encoding.registry.url is not https", "sink", in.Name)
-	}
 	client, err := sr.NewClient(options...)
 	if err != nil {
 		return nil, fmt.Errorf("encoding.registry: %w", err)
 	}
 	auth := c.Registry.Auth
-	return &registry{client, redact.New(auth.Password, auth.Token), c.Register, closeIdle}, nil
+	r := &registry{client: client, credentials: redact.New(auth.Password, auth.Token), register: c.Register, close: closeIdle, warn: func() {}}
+	if u, err := url.Parse(c.Registry.URL); err == nil && u.Scheme == "http" && auth != (Auth{}) && in.Logger != nil {
+		r.warn = sync.OnceFunc(func() {
+			in.Logger.Warn("the password or token is sent to the schema registry in clear text, because encoding.registry.url is not https")
+		})
+	}
+	return r, nil
 }
 
 // httpClient returns the client for requests, and what closes its idle connections.
@@ -75,7 +83,7 @@ func (r *Registry) httpClient(in sinks.Instance) (*http.Client, func(), error) {
 		if bounded.Transport == nil {
 			bounded.Transport = http.DefaultTransport
 		}
-		bounded.Transport = limited{bounded.Transport}
+		bounded.Transport, bounded.CheckRedirect = limited{bounded.Transport}, noRedirects
 		return &bounded, func() {}, nil
 	}
 	logger := in.Logger
@@ -103,22 +111,25 @@ func (r *Registry) httpClient(in sinks.Instance) (*http.Client, func(), error) {
 		Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: patience / 2, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &http.Client{Transport: limited{transport}}, transport.CloseIdleConnections, nil
+	return &http.Client{Transport: limited{transport}, CheckRedirect: noRedirects}, transport.CloseIdleConnections, nil
 }
 
-// limited is a transport whose answers end after maxBody bytes. It stores their Retry-After for the caller.
+// noRedirects follows none. A client would send the credentials to the same host again, even without TLS.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// limited is a transport whose answers end after maxBody bytes. It stores their headers for the caller.
 type limited struct{ http.RoundTripper }
 
-// retryAfterKey is the key of a *string in a request's context, which gets the header Retry-After.
-type retryAfterKey struct{}
+// headerKey is the key of a *http.Header in a request's context, which gets the headers of the answer.
+type headerKey struct{}
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := l.RoundTripper.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	if text, ok := r.Context().Value(retryAfterKey{}).(*string); ok {
-		*text = response.Header.Get("Retry-After")
+	if header, ok := r.Context().Value(headerKey{}).(*http.Header); ok {
+		*header = response.Header
 	}
 	response.Body = struct {
 		io.Reader
@@ -131,8 +142,9 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 func (r *registry) idOf(ctx context.Context, subject string, schema sr.Schema) (id int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var retryAfter string
-	ctx = context.WithValue(ctx, retryAfterKey{}, &retryAfter)
+	r.warn()
+	var header http.Header
+	ctx = context.WithValue(ctx, headerKey{}, &header)
 	doing := "looking up"
 	if r.register {
 		doing = "registering"
@@ -140,11 +152,15 @@ func (r *registry) idOf(ctx context.Context, subject string, schema sr.Schema) (
 	} else {
 		id, err = r.lookUp(ctx, subject, schema)
 	}
-	if err == nil && id <= 0 {
+	switch {
+	case err != nil:
+	case id <= 0:
 		err = errors.New("its answer has no id of a schema")
+	case id > math.MaxInt32:
+		err = fmt.Errorf("its answer has the id %d, and the wire format has ids of 32 bits", id)
 	}
 	if err != nil {
-		return 0, r.explain(ctx, doing, subject, schema, err, retryAfter)
+		return 0, r.explain(ctx, doing, subject, schema, err, header)
 	}
 	return id, nil
 }
@@ -172,7 +188,7 @@ func answerOf(err error) *sr.ResponseError {
 }
 
 // explain returns an error with its class, and with what can be done about it.
-func (r *registry) explain(ctx context.Context, doing, subject string, schema sr.Schema, err error, retryAfter string) error {
+func (r *registry) explain(ctx context.Context, doing, subject string, schema sr.Schema, err error, header http.Header) error {
 	doing = fmt.Sprintf("%s the schema of the subject %q", doing, subject)
 	answer := answerOf(err)
 	if answer == nil {
@@ -184,10 +200,13 @@ func (r *registry) explain(ctx context.Context, doing, subject string, schema sr
 	switch code := answer.StatusCode; {
 	case code == http.StatusTooManyRequests:
 		err := sinks.WithAnswer(fmt.Errorf("%w: %s: HTTP 429", ErrRegistry, doing), r.clean(said))
-		if until, ok := parseRetryAfter(retryAfter); ok {
+		if until, ok := parseRetryAfter(header.Get("Retry-After")); ok {
 			return sinks.Throttled(until, err)
 		}
 		return sinks.Unavailable(err)
+	case code < http.StatusBadRequest:
+		said = "" // it has the target
+		kind, hint = ErrRegistry, fmt.Sprintf("; the registry redirects%s, which is not followed; check encoding.registry.url", target(header))
 	case code == http.StatusNotFound && answer.ErrorCode/100 == http.StatusNotFound:
 		kind, hint = ErrNotRegistered, "; register it, or set encoding.register: true"
 	case code == http.StatusNotFound:
@@ -212,6 +231,15 @@ func (r *registry) explain(ctx context.Context, doing, subject string, schema sr
 		return sinks.Unavailable(fmt.Errorf("%w: %s", explained, r.clean(said)))
 	}
 	return sinks.Unavailable(sinks.WithAnswer(explained, r.clean(said)))
+}
+
+// target says where a redirect leads, without what may be secret; "" if that is not known.
+func target(header http.Header) string {
+	u, err := url.Parse(header.Get("Location"))
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return " to " + line.Of((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), maxTarget)
 }
 
 // clean returns the registry's own words for an error: on one line, cut off and without credentials.
@@ -244,12 +272,13 @@ func parseRetryAfter(text string) (time.Time, bool) {
 func (r *registry) checkHealth(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, err := r.client.SupportedTypes(ctx)
+	var header http.Header
+	_, err := r.client.SupportedTypes(context.WithValue(ctx, headerKey{}, &header))
 	if answer := answerOf(err); answer != nil {
 		if answer.StatusCode == http.StatusNotFound { // older registries do not have this request
 			return nil
 		}
-		return r.explain(ctx, "asking about", "", sr.Schema{}, err, "")
+		return r.explain(ctx, "asking about", "", sr.Schema{}, err, header)
 	}
 	if err != nil {
 		return sinks.Unavailable(fmt.Errorf("%w: %w", ErrRegistry, r.credentials.Error(err)))
