@@ -44,6 +44,7 @@ require (
 	github.com/emersion/go-smtp v0.25.0 // indirect
 	github.com/twmb/avro v1.9.1 // indirect
 	github.com/twmb/franz-go/pkg/sr v1.8.0 // indirect
+	github.com/valyala/fastjson v1.6.10 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 

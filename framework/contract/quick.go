@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"math"
 	"math/big"
 	"strconv"
@@ -51,13 +52,19 @@ var parsers fastjson.ParserPool
 
 // recognizes reports whether a payload surely fits. false says nothing.
 func (q *quick) recognizes(payload []byte) bool {
-	if q == nil || q.unsure || !utf8.Valid(payload) || fastjson.ValidateBytes(payload) != nil {
+	if q == nil || q.unsure || !utf8.Valid(payload) || mayHideControls(payload) || fastjson.ValidateBytes(payload) != nil {
 		return false
 	}
 	p := parsers.Get()
 	defer parsers.Put(p)
 	v, err := p.ParseBytes(payload)
 	return err == nil && q.fits(v, 0)
+}
+
+// mayHideControls reports whether a text may have control characters that package fastjson overlooks: those in
+// front of an escape.
+func mayHideControls(payload []byte) bool {
+	return bytes.IndexByte(payload, '\\') >= 0 && bytes.ContainsFunc(payload, func(r rune) bool { return r < ' ' })
 }
 
 // newQuick returns the quick form of a compiled schema; nil for none, which any value fits.

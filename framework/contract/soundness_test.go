@@ -225,7 +225,7 @@ func TestOddPayloadsAreNotRecognizedByMistake(t *testing.T) {
 	for schema, payloads := range map[string][]string{
 		`{"type": "integer"}`:                             {`1.0`, `1e2`, `1.5`, `01`, `+1`, `NaN`, `9223372036854775808`, `-`, `1 2`},
 		`{"type": "number", "minimum": 0, "maximum": 10}`: {`-1`, `10.5`, `11`, `99999999999999999999`, `"5"`},
-		`{"type": "string", "maxLength": 2}`:              {`"ößü"`, `"\u00"`, "\"a\x01\"", `"\ud800"`, `'a'`, `"abc"`},
+		`{"type": "string", "maxLength": 2}`:              {`"ößü"`, `"\u00"`, "\"a\x01\"", `"\ud800"`, "\"a\x01\\n\"", `'a'`, `"abc"`},
 		`{"enum": ["a", 1, null]}`:                        {`"b"`, `1`, `null`, `2`, `["a"]`, `{}`},
 		`{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}`: {
 			`{"a": 1, "a": "x"}`, `{"a": "x", "a": 1}`, `{"b": 1}`, `{"\u0061": "x"}`, `{"a": 1,}`, `{a: 1}`, `[]`, `{"a": 1}}`, ``,

@@ -33,7 +33,7 @@ type Config struct {
 	Format   string   `yaml:"format" enum:"avro,json-schema,protobuf" doc:"Encode payloads in this format, by the schemas of their types, in Confluent's wire format: avro, json-schema (validated JSON) or protobuf. Default: payloads are sent as they are"`
 	Registry Registry `yaml:"registry" doc:"The schema registry, which gives each schema an id"`
 	Subject  string   `yaml:"subject" enum:"topic,record,topic-record" doc:"Name under which the registry has a schema, as in Confluent's serializers: topic (TOPIC-value), record (the full name of the Avro record or Protobuf message, or the title of the JSON Schema) or topic-record (TOPIC- and that name). A topic with several types needs record or topic-record. Default topic"`
-	Register bool     `yaml:"register" doc:"Register schemas that the registry does not have, if it finds them compatible. Default: the sink waits until they are registered"`
+	Register bool     `yaml:"register" doc:"Register schemas that the registry does not have, if it finds them compatible. Default: deliveries wait until they are registered"`
 }
 
 // Registry has the settings of a schema registry that has Confluent's HTTP API.
