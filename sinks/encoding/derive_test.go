@@ -94,10 +94,10 @@ func TestNamesOfGoTypesDoNotMatter(t *testing.T) {
 	require.Contains(t, inlined, `"placed_lines_item_kind"`)
 	require.Contains(t, inlined, `"placed_first"`)
 	for name, schema := range map[string]string{
-		"a type":               order(`{"$ref": "#/$defs/Line"}`, `"Line": `+line),
-		"renamed":              order(`{"$ref": "#/$defs/lines_item"}`, `"lines_item": `+line),
-		"another of that name": order(`{"$ref": "#/$defs/shop.Line"}`, `"Line": {"type": "object"}, "lines": true, "shop.Line": `+line),
-		"a type that it defines":    order(`{"$ref": "#/$defs/Line"}`, `"Line": {"$ref": "#/$defs/Other"}, "Other": `+line),
+		"a type":                 order(`{"$ref": "#/$defs/Line"}`, `"Line": `+line),
+		"renamed":                order(`{"$ref": "#/$defs/lines_item"}`, `"lines_item": `+line),
+		"another of that name":   order(`{"$ref": "#/$defs/shop.Line"}`, `"Line": {"type": "object"}, "lines": true, "shop.Line": `+line),
+		"a type that it defines": order(`{"$ref": "#/$defs/Line"}`, `"Line": {"$ref": "#/$defs/Other"}, "Other": `+line),
 	} {
 		text, err := encoding.DeriveAvro("order.placed", schema)
 		require.NoError(t, err, name)
