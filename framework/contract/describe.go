@@ -74,7 +74,8 @@ func isMessage(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[proto.Message]())
 }
 
-// special returns the schema of a type that encoding/json does not take apart; nil for all others.
+// special returns the schema of a type that encoding/json writes otherwise than package jsonschema describes
+// it, such as a short integer or a text in base64; nil for all others.
 func (d *describer) special(t reflect.Type) *jsonschema.Schema {
 	switch {
 	case t == timeType:

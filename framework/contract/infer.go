@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -25,7 +26,7 @@ type Inference struct {
 type inferred struct {
 	About
 	payloads     shape
-	others, keys int // others are no JSON
+	others, keys int // others are no JSON, or of a type whose name is not legal
 }
 
 // Add adds a payload of a version, and whether its notification has an ordering key.
@@ -42,7 +43,7 @@ func (i *Inference) Add(typ string, version int, hasKey bool, payload []byte) {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.UseNumber()
-	if !utf8.Valid(payload) || !json.Valid(payload) || d.Decode(&value) != nil {
+	if notification.ValidateType(typ) != nil || !utf8.Valid(payload) || !json.Valid(payload) || d.Decode(&value) != nil {
 		found.others++
 		return
 	}
@@ -53,7 +54,8 @@ func (i *Inference) Add(typ string, version int, hasKey bool, payload []byte) {
 }
 
 // Contracts returns a contract of each version: that of given, or else an inferred one. others counts, by
-// type and version, the payloads that are not JSON; a version with no others has no contract.
+// type and version, the payloads that are not JSON, and those of types whose names are not legal; a version with
+// no others has no contract.
 func (i *Inference) Contracts(given *Set) (set *Set, others map[string]int, err error) {
 	set, others = new(Set), make(map[string]int)
 	for name, found := range i.versions {

@@ -188,3 +188,14 @@ func TestADeeplyNestedPayloadIsBounded(t *testing.T) {
 	c := contractFrom(t, deep)
 	require.Less(t, len(c.Text), 20_000)
 }
+
+func TestRowsWhoseTypeIsNotLegalAreCounted(t *testing.T) {
+	t.Parallel()
+	var i contract.Inference
+	i.Add("a\nb", 1, false, []byte(`{}`))
+	i.Add("parcel", 1, false, []byte(`{}`))
+	set, others, err := i.Contracts(nil)
+	require.NoError(t, err)
+	require.Len(t, set.All(), 1)
+	require.Equal(t, map[string]int{"a\nb v1": 1}, others)
+}
