@@ -506,7 +506,7 @@ func TestADatabaseWhoseFileIsReplacedIsOpenedAgain(t *testing.T) {
 			r.delivers("2", "eu")
 
 			r.await("eu", state)
-			another, err := f.open("eu").Conn(t.Context()) // keeps the log of the file, whether or not the forwarder has it open
+			another, err := f.open("eu").Conn(t.Context()) // keeps the log of the file, even if the forwarder has closed it
 			require.NoError(t, err)
 			defer another.Close()
 			_, err = another.ExecContext(t.Context(), "DELETE FROM outbox WHERE false")
