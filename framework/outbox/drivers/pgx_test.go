@@ -138,5 +138,5 @@ func TestPgxTransactionsHaveTheRequestedOptions(t *testing.T) {
 		return s.place(context.Background(), unitOfPgx(ctx, tx), "o")
 	}))
 	require.EqualValues(t, 1, s.wakes.Load())
-	require.EqualValues(t, 0, pool.Stat().AcquiredConns())
+	requireGivenBack(t, pool)
 }
