@@ -185,8 +185,15 @@ func (e *Encoder) compile(v version, c *compiled) error {
 	if e.contracts == nil {
 		return unknown(v, sinks.ErrNoSchema)
 	}
-	compile := map[string]func(version, *compiled) error{FormatAvro: e.compileAvro, FormatJSONSchema: e.compileJSON, FormatProtobuf: e.compileProtobuf}[e.config.Format]
-	err := compile(v, c)
+	var err error
+	switch e.config.Format {
+	case FormatAvro:
+		err = e.compileAvro(v, c)
+	case FormatJSONSchema:
+		err = e.compileJSON(v, c)
+	case FormatProtobuf:
+		err = e.compileProtobuf(v, c)
+	}
 	if err == nil && c.name == "" && e.config.Subject != SubjectTopic {
 		hint := "it has no title"
 		if e.config.Format == FormatAvro {
