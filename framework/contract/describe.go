@@ -238,10 +238,7 @@ func (d *describer) name() {
 		if same[name] > 1 {
 			name = strings.Trim(unsafe.ReplaceAllString(t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+1:], "_"), "_") + "." + name
 		}
-		for unique, n := name, 2; ; n++ {
-			if !taken[name] {
-				break
-			}
+		for unique, n := name, 2; taken[name]; n++ {
 			name = fmt.Sprintf("%s_%d", unique, n)
 		}
 		taken[name], d.names[t] = true, name
