@@ -54,7 +54,7 @@ func (w *world) start(o op) {
 		return
 	}
 	n := &node{world: w, number: o.Node, name: fmt.Sprintf("node %d (process %d)", o.Node, len(w.all)+1), died: make(chan struct{}), ended: make(chan struct{}), reloading: make(chan struct{}, 1)}
-	n.port = &virtual{disturb: n.disturb}
+	n.port = &virtual{disturb: n.disturb, starved: func() { w.goesWrong(n, 0) }}
 	n.db = w.file.open(n.port)
 	w.nodes[o.Node], w.all = n, append(w.all, n)
 	n.build()

@@ -89,6 +89,18 @@ const lockTimeout = 10 * time.Second
 
 var errLocked = errors.New("database is locked (5) (SQLITE_BUSY)")
 
+// patientTime is less than what a forwarder gives any write, its last one too.
+const patientTime = 3 * time.Second
+
+func (v *virtual) lock(ctx context.Context) error {
+	began := time.Now()
+	err := v.file.lock(ctx)
+	if err != nil && v.starved != nil && time.Since(began) >= patientTime {
+		v.starved()
+	}
+	return err
+}
+
 func (f *virtualFile) lock(ctx context.Context) error {
 	select {
 	case f.writer <- struct{}{}:
@@ -117,6 +129,8 @@ type virtual struct {
 	// disturb, if set, is called before each statement. With an error, the statement is not done. after, if set, is
 	// called once it is done; its error is the answer.
 	disturb func(ctx context.Context, s statement) (after func() error, err error)
+	// starved, if set, is called when a statement was given up because others wrote all the time that it may take.
+	starved func()
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -241,7 +255,7 @@ func (c *virtualConn) locks(ctx context.Context, s statement) (unlock func(), er
 	if s.within || s.kind == reads {
 		return func() {}, nil
 	}
-	return c.of.file.unlock, c.of.file.lock(ctx)
+	return c.of.file.unlock, c.of.lock(ctx)
 }
 
 func (c *virtualConn) begin(ctx context.Context, query string) (after func() error, unlock func(), s preparedStatement, err error) {
@@ -309,7 +323,7 @@ func (c *virtualConn) BeginTx(ctx context.Context, options driver.TxOptions) (dr
 		tx, err := c.connection.BeginTx(ctx, options)
 		return &virtualTx{Tx: tx, conn: c, unlock: func() {}}, err
 	}
-	if err := c.of.file.lock(ctx); err != nil {
+	if err := c.of.lock(ctx); err != nil {
 		return nil, err
 	}
 	tx, err := c.connection.BeginTx(ctx, options)
