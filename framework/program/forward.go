@@ -121,6 +121,9 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	defer outliveReaders()()
+	hangups := make(chan os.Signal, 1) // one that comes while the configuration is read is not lost
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	f.source.Sinks = f.sinks
 	if cmd.Flags().Changed("listen") {
 		f.source.Listen = &f.listen
@@ -152,9 +155,6 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		go processsink.ReapOrphans(ctx)
 	}
 	defer onDone(ctx, func() { f.Logger.Info("stopping; a second signal ends the program at once") })()
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
 
 	notify(daemon.SdNotifyReady, "STATUS=waiting for the database")
 	defer f.watchdog(ctx)()
