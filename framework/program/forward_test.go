@@ -90,7 +90,12 @@ func start(t testing.TB, args ...string) *running {
 
 func startIn(t testing.TB, environ []string, args ...string) *running {
 	t.Helper()
-	p := &running{Cmd: exec.Command(binary, args...), lines: make(chan string, 1000)}
+	return startCommand(t, exec.Command(binary, args...), environ)
+}
+
+func startCommand(t testing.TB, command *exec.Cmd, environ []string) *running {
+	t.Helper()
+	p := &running{Cmd: command, lines: make(chan string, 1000)}
 	p.Env = environ
 	stderr, err := p.StderrPipe()
 	require.NoError(t, err)

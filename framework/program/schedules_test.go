@@ -1,9 +1,12 @@
 package program
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -12,9 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // scheduling is a configuration with a schedule.
@@ -81,6 +86,29 @@ func TestSIGHUPTakesEffectWhileTheProgramWaitsForItsDatabase(t *testing.T) {
 	destination.await(t, 1)
 	f.signal(t, syscall.SIGTERM)
 	require.Zero(t, f.wait())
+}
+
+// hangingUp is the variable that makes the test program one whose sinks of the kind hangs-up send it a SIGHUP when the
+// first of them is configured.
+const hangingUp = "WAYBILL_TEST_HANGS_UP"
+
+func hangUp() int {
+	var once sync.Once
+	kind := sinks.NewKind("hangs-up", "nowhere", func(sinks.Instance, struct{}) (sinks.Sink, error) {
+		once.Do(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGHUP) })
+		return sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil }), nil
+	})
+	return Run(context.Background(), Call{os.Args[1:], nil, os.Stdout, os.Stderr}, Kinds(kind))
+}
+
+func TestSIGHUPWhileTheConfigurationIsReadIsAppliedAfterwards(t *testing.T) {
+	t.Parallel()
+	o := databases["sqlite"](t)
+	o.migrate(t)
+	file := writeFile(t, fmt.Sprintf("database: %q\nsinks: {a: {kind: hangs-up}}\nroutes: {x: [a]}\n", o.address))
+	f := startCommand(t, exec.Command(os.Args[0], "forward", "-c", file), []string{hangingUp + "=1"})
+	f.awaitLine(t, "the configuration is unchanged")
+	f.kill(t)
 }
 
 func TestSIGHUPAppliesChangedSchedules(t *testing.T) {
