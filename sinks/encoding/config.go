@@ -155,13 +155,5 @@ func (a Auth) validate() error {
 
 // files reads the certificates. Its error names keys below encoding.registry.
 func (t TLS) files(logger *slog.Logger) (*certificates.Certificates, error) {
-	files, err := certificates.New(certificates.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}, logger)
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // certificates.New joins all mistakes
-		mistakes := joined.Unwrap()
-		for i := range mistakes {
-			mistakes[i] = fmt.Errorf("encoding.registry.%w", mistakes[i])
-		}
-		return nil, errors.Join(mistakes...)
-	}
-	return files, err
+	return certificates.New(certificates.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile, Within: "encoding.registry."}, logger)
 }

@@ -20,6 +20,8 @@ type Files struct {
 	// Cert has the client's certificate and its intermediate certificates, and Key its
 	// private key. Set both or neither.
 	Cert, Key string
+	// Within is what is in front of the keys in errors, such as "registry."; "" for a sink's tls.
+	Within string
 }
 
 // Certificates are the contents of the files. Each handshake reads the files again. If their
@@ -40,19 +42,19 @@ func New(files Files, logger *slog.Logger) (*Certificates, error) {
 	if files.CA != "" {
 		c.authorities = newSource(logger, parseAuthorities, files.CA)
 		if err := c.authorities.read(); err != nil {
-			mistakes = append(mistakes, fmt.Errorf("tls.ca_file: %w", err))
+			mistakes = append(mistakes, fmt.Errorf("%stls.ca_file: %w", files.Within, err))
 		}
 	}
 	switch {
 	case files.Cert == "" && files.Key == "":
 	case files.Key == "":
-		mistakes = append(mistakes, errors.New("tls.key_file: is missing, but tls.cert_file is set"))
+		mistakes = append(mistakes, fmt.Errorf("%stls.key_file: is missing, but tls.cert_file is set", files.Within))
 	case files.Cert == "":
-		mistakes = append(mistakes, errors.New("tls.cert_file: is missing, but tls.key_file is set"))
+		mistakes = append(mistakes, fmt.Errorf("%stls.cert_file: is missing, but tls.key_file is set", files.Within))
 	default:
 		c.client = newSource(logger, parsePair, files.Cert, files.Key)
 		if err := c.client.read(); err != nil {
-			mistakes = append(mistakes, fmt.Errorf("tls.cert_file: %w", err))
+			mistakes = append(mistakes, fmt.Errorf("%stls.cert_file: %w", files.Within, err))
 		}
 	}
 	if len(mistakes) > 0 {
