@@ -1,7 +1,6 @@
 package encoding
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/serializer"
+	"github.com/waybill-go/waybill/serializer/protobuf"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/line"
 )
@@ -55,7 +56,7 @@ type compiled struct {
 	schema sr.Schema
 	name   string // as in the subject of SubjectRecord
 	index  []int
-	encode func(dst, payload []byte, mediaType string) ([]byte, error)
+	encode func(dst, payload []byte, contentType string) ([]byte, error)
 	topics sync.Map // the subjects by topic, so that none is made for each payload
 	err    error
 }
@@ -111,7 +112,7 @@ func (e *Encoder) Encode(ctx context.Context, topic string, n *notification.Enve
 	if err != nil {
 		return nil, e.ofOneType(sinks.Unavailable(fmt.Errorf("%w: %w", ErrSchema, err)))
 	}
-	if b, err = schema.encode(b, n.Payload, mediaType(n)); err != nil {
+	if b, err = schema.encode(b, n.Payload, n.Metadata.Get(notification.MetadataContentType)); err != nil {
 		return nil, payloadError(n, err)
 	}
 	return b, nil
@@ -254,8 +255,8 @@ func (e *Encoder) compileProtobuf(v version, c *compiled) error {
 		return err
 	}
 	c.schema, c.name, c.index = sr.Schema{Schema: given.Text, Type: sr.TypeProtobuf}, string(codec.message.FullName()), codec.index
-	c.encode = func(dst, payload []byte, mediaType string) ([]byte, error) {
-		if isProtobuf(mediaType) {
+	c.encode = func(dst, payload []byte, contentType string) ([]byte, error) {
+		if serializer.Accepts(protobuf.Serializer{}, contentType) {
 			return codec.appendBinary(dst, payload)
 		}
 		return codec.append(dst, payload)
@@ -338,9 +339,4 @@ func (e *Encoder) ask(of subjectVersion, c *compiled) (*question, error) {
 		}
 	})
 	return q, nil
-}
-
-// mediaType returns the payload's, in lower case and without parameters.
-func mediaType(n *notification.Envelope) string {
-	return mediaTypeOf(cmp.Or(n.Metadata.Get(notification.MetadataContentType), "application/json"))
 }

@@ -195,19 +195,3 @@ func titleOf(text string) string {
 	_ = json.Unmarshal([]byte(text), &schema) // one that is no object has no title
 	return schema.Title
 }
-
-// isProtobuf reports whether a payload is a message in the binary format: the media types of the package
-// serializer/protobuf.
-func isProtobuf(mediaType string) bool {
-	switch mediaType {
-	case "application/protobuf", "application/x-protobuf", "application/x-protobuffer":
-		return true
-	}
-	return false
-}
-
-// mediaTypeOf returns a media type in lower case and without parameters.
-func mediaTypeOf(contentType string) string {
-	before, _, _ := strings.Cut(contentType, ";")
-	return strings.ToLower(strings.TrimSpace(before))
-}

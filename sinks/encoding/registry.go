@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/line"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
+	"github.com/waybill-go/waybill/sinks/internal/retryafter"
 )
 
 const (
@@ -28,8 +28,6 @@ const (
 	patience = 10 * time.Second
 	// pause is how long a failure is remembered. Then the next delivery asks again.
 	pause = time.Second
-	// maxRetryAfter limits how long the registry can throttle the sink.
-	maxRetryAfter = time.Hour
 	// maxBody is how many bytes of an answer are read. One has a schema and its id at most.
 	maxBody = 4 << 20
 	// maxMessage is how many bytes of the registry's own words an error has.
@@ -200,7 +198,7 @@ func (r *registry) explain(ctx context.Context, doing, subject string, schema sr
 	switch code := answer.StatusCode; {
 	case code == http.StatusTooManyRequests:
 		err := sinks.WithAnswer(fmt.Errorf("%w: %s: HTTP 429", ErrRegistry, doing), r.clean(said))
-		if until, ok := parseRetryAfter(header.Get("Retry-After")); ok {
+		if until, ok := retryafter.Parse(header.Get("Retry-After"), time.Now()); ok {
 			return sinks.Throttled(until, err)
 		}
 		return sinks.Unavailable(err)
@@ -253,19 +251,6 @@ func (r *registry) incompatibilities(ctx context.Context, subject string, schema
 		return nil
 	}
 	return result.Messages
-}
-
-// parseRetryAfter parses the header, which has seconds or a time: RFC 9110, section 10.2.3.
-func parseRetryAfter(text string) (time.Time, bool) {
-	now := time.Now()
-	until, err := http.ParseTime(text)
-	if seconds, notNumber := strconv.Atoi(text); notNumber == nil && seconds >= 0 {
-		until, err = now.Add(time.Duration(min(seconds, int(maxRetryAfter/time.Second)))*time.Second), nil
-	}
-	if latest := now.Add(maxRetryAfter); until.After(latest) {
-		until = latest
-	}
-	return until, err == nil && until.After(now)
 }
 
 // checkHealth makes a request that changes nothing.

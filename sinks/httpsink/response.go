@@ -17,13 +17,10 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
+	"github.com/waybill-go/waybill/sinks/internal/retryafter"
 )
 
 const (
-	// maxRetryAfter limits how long a destination can throttle the sink, so that a mistake of
-	// the destination does not stop the sink for days.
-	maxRetryAfter = time.Hour
-
 	// drainLimit is how many bytes of a response's body are read, so that its connection can
 	// be used again. For a longer body, a new connection costs less.
 	drainLimit = 256 << 10
@@ -89,7 +86,7 @@ func (c *Client) responseError(r request, x Exchange) error {
 		e.Location = excerpt.clean(x.Header.Get("Location"))
 	}
 	err := sinks.WithAnswer(e, e.Body)
-	until, throttled := retryAfter(x.Header.Get("Retry-After"), c.now())
+	until, throttled := retryafter.Parse(x.Header.Get("Retry-After"), c.now())
 	switch {
 	case e.Status == http.StatusProxyAuthRequired && c.connections.proxied():
 		return sinks.Unavailable(err) // the proxy would refuse every delivery
@@ -137,30 +134,6 @@ func isTemporary(status int) bool {
 	}
 	return status >= 500
 }
-
-// retryAfter parses both forms of RFC 9110, section 10.2.3: seconds, also with a fraction, which some
-// servers send, and an HTTP date. ok is false if the value is empty, invalid or not in the future.
-func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
-	limit := now.Add(maxRetryAfter)
-	seconds, err := strconv.ParseFloat(value, 64)
-	switch {
-	case isDecimal(value) && seconds >= maxRetryAfter.Seconds():
-		return limit, true
-	case isDecimal(value) && err == nil:
-		until = now.Add(time.Duration(seconds * float64(time.Second)))
-	default:
-		if until, err = http.ParseTime(value); err != nil {
-			return time.Time{}, false
-		}
-	}
-	if until.After(limit) {
-		until = limit
-	}
-	return until, until.After(now)
-}
-
-// isDecimal reports whether a text has only digits and dots, and so no sign, exponent or word.
-func isDecimal(text string) bool { return text != "" && strings.Trim(text, "0123456789.") == "" }
 
 // noResponse returns the error of an attempt without a response. ctx is the engine's context,
 // and bounded the same with the client's timeout.

@@ -216,7 +216,7 @@ func (s *Sink) Close(ctx context.Context) error {
 // newMessage copies payload and metadata, because a publisher inside the process may pass the
 // message to its subscribers, which use it after Deliver has returned.
 func (s *Sink) newMessage(ctx context.Context, topic string, e *notification.Envelope) (*message.Message, error) {
-	m := message.NewMessage(e.ID, bytes.Clone(e.Payload))
+	m := message.NewMessage(e.ID, nil)
 	for name, text := range e.Metadata {
 		m.Metadata[metadataName(name)] = text
 	}
@@ -228,6 +228,7 @@ func (s *Sink) newMessage(ctx context.Context, topic string, e *notification.Env
 	}
 	m.SetContext(ctx)
 	if s.encoder == nil {
+		m.Payload = bytes.Clone(e.Payload)
 		return m, nil
 	}
 	var err error
