@@ -221,14 +221,20 @@ func (w *world) isSuperseded(sink string, r *row, parked map[place]store.State) 
 		if groupOf(sink, &later.Envelope) != groupOf(sink, &r.Envelope) || later.place <= r.place && !later.DeliverAt.After(r.committed) {
 			continue
 		}
-		for _, now := range w.sinks { // the routes may have moved the type of the later one to another sink
-			if _, is := parked[place{now, later.ID}]; (now == sink || !slices.Contains(w.certain(later.Type), sink)) && (is || later.dropped[now] || w.deliveredSince(now, later.ID, r.committed)) {
-				w.counts["superseded"]++
-				return true
-			}
+		_, is := parked[place{sink, later.ID}]
+		if is || later.dropped[sink] || w.deliveredSince(sink, later.ID, r.committed) || w.wasExcluded(sink, later) {
+			w.counts["superseded"]++
+			return true
 		}
 	}
 	return false
+}
+
+// wasExcluded reports whether some routes had a notification for a sink and others had not. It may have superseded
+// others before it was excluded.
+func (w *world) wasExcluded(sink string, r *row) bool {
+	takes := func(to routing) bool { return slices.Contains(to.of(r.Type), sink) }
+	return slices.ContainsFunc(w.routes, takes) && !slices.Contains(w.certain(r.Type), sink)
 }
 
 // deliveredSince reports whether a delivery was made after a time.

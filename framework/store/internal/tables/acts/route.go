@@ -159,7 +159,8 @@ func (t *Acts) route(ctx context.Context, sinks map[string]notification.TypeFilt
 	}
 	covers := t.run.Source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere)
 	if !r.isMade() {
-		if covers && slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
+		err = t.standing(ctx, r, func(tx *sql.Tx, r *routing) error { return t.endLeases(ctx, tx, r) })
+		if err == nil && covers && slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
 			err = t.coverRows(ctx, r)
 		}
 		if err == nil {
@@ -259,6 +260,17 @@ func (t *Acts) standing(ctx context.Context, r *routing, do func(tx *sql.Tx, r *
 		}
 		return do(tx, again)
 	})
+}
+
+// endLeases ends leases that have expired, so that a forwarder that does not know it yet, as when the clock was
+// set ahead, writes no checkpoint any more. It would pass rows by the former types.
+func (t *Acts) endLeases(ctx context.Context, tx *sql.Tx, r *routing) error {
+	for _, s := range r.moving() {
+		if _, err := t.run.Exec(ctx, tx, `UPDATE {cursors} SET owner = NULL, lease_until = NULL WHERE sink = ? AND owner IS NOT NULL`, s.sink); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // is reports whether both are the same change.

@@ -3,6 +3,7 @@ package people
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
 
@@ -15,6 +16,7 @@ import (
 // routeFacts are about what sinks take.
 var routeFacts = []kit.Fact{
 	{"a sink takes other types once its lanes and those of _unrouted are free, and a lease says which", routeWaits},
+	{"a forwarder whose lease has expired unnoticed writes nothing after a change", routeFences},
 	{"what a sink skipped and _unrouted had not read is parked when a route is added", routeAdded},
 	{"what a sink had not read and _unrouted had passed is parked when a route is removed", routeRemoved},
 	{"what another sink has, or only skipped, decides whether a row is parked", routeTaken},
@@ -71,6 +73,20 @@ func routeWaits(t *testing.T, o *kit.Outbox) {
 	require.NoError(t, o.Release(t.Context(), unrouted))
 	require.True(t, route(t, o, nil))
 	require.Equal(t, &both, o.Hold(t, "mail").Types)
+}
+
+// By a clock that was set ahead, the lease of a forwarder that still works has expired.
+func routeFences(t *testing.T, o *kit.Outbox) {
+	routed(t, o, orders, notification.TypeFilter{})
+	o.Publish(t, keyed("mail.sent", "k")...)
+	for _, sink := range []string{"mail", store.SinkUnrouted} {
+		lease := o.Hold(t, sink)
+		page := o.Page(t, 10)
+		o.Exec(t, `UPDATE outbox_cursors SET lease_until = {2000-01-01T00:00:00Z}`)
+		require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": both}))
+		require.ErrorIs(t, o.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Position: page.End}), store.ErrLeaseLost)
+		require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": orders}))
+	}
 }
 
 func routeAdded(t *testing.T, o *kit.Outbox) {
