@@ -151,9 +151,10 @@ func TestOperatorsManageTheEndpointsOfCustomers(t *testing.T) {
 		o.order(t, 3, "acme")
 		shop.await(t, 2)
 		var whole endpoint.Whole
-		require.Eventually(t, func() bool { as(&whole, "show", made.ID); return whole.Deliveries.Dead == 1 }, patience, 50*time.Millisecond)
-		require.False(t, whole.FailingSince.IsZero())
-		require.NotEmpty(t, whole.Attempts)
+		require.Eventually(t, func() bool { // attempts and health are written after the delivery is dead
+			as(&whole, "show", made.ID)
+			return whole.Deliveries.Dead == 1 && !whole.FailingSince.IsZero() && len(whole.Attempts) > 0
+		}, patience, 50*time.Millisecond)
 		require.Equal(t, http.StatusInternalServerError, whole.Attempts[0].Status)
 		shown := command(0, "show", made.ID).stdout
 		require.Contains(t, shown, `the shop\x1b[2J`)
