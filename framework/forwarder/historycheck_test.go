@@ -361,13 +361,13 @@ func (w *world) checkOrder(d *destination) {
 	}
 }
 
-// wasGivenUp reports whether a call of a process that had lost its lane is the only one, since the next process has
-// superseded the delivery; or a replay made it after it was superseded.
+// wasGivenUp reports whether a call that was abandoned, or of a process that had lost its lane, is the only one, since
+// the next process has superseded the delivery; or a replay made it after it was superseded.
 func (w *world) wasGivenUp(d *destination, r *row, made time.Time) bool {
 	if d.name != "newest" && d.name != "newest-type" {
 		return false
 	}
-	return r.replayed[d.name] > 0 || slices.ContainsFunc(d.calls[r.ID], func(c *call) bool { return c.end.Equal(made) && w.faultExplains(c) })
+	return r.replayed[d.name] > 0 || slices.ContainsFunc(d.calls[r.ID], func(c *call) bool { return c.end.Equal(made) && (c.late || w.faultExplains(c)) })
 }
 
 // isTogether reports whether two deliveries were in one collection.
