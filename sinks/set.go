@@ -42,6 +42,8 @@ type Instance struct {
 	// Dial opens the TCP connections of sinks, instead of a dialer that the sink makes. It
 	// must be safe for concurrent use.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Stores open the stores of bodies that are too large for a message, by the scheme of their addresses.
+	Stores map[string]OpenStore
 }
 
 // Defaulter is a configuration that sets its own defaults. SetDefaults changes only fields that

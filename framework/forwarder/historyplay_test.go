@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ const (
 	// shrinkTime bounds the search for a shorter history that fails too.
 	shrinkTime = time.Minute
 	// hangTime is how long a history takes at most in real time, by far, since nothing in it waits for that.
-	hangTime = 15 * time.Minute
+	hangTime = 5 * time.Minute
 	// progressTime is the pause between two lines about the progress.
 	progressTime = time.Minute
 )
@@ -276,7 +277,7 @@ func (s *series) player() (more bool) {
 	}
 	answers := bufio.NewReader(out)
 	for ; more; seed, more = s.next() {
-		hangs := time.AfterFunc(hangTime, func() { _ = p.Process.Kill() })
+		hangs := time.AfterFunc(hangTime, func() { _ = p.Process.Signal(syscall.SIGQUIT) }) // it says what hangs
 		_, err := fmt.Fprintln(in, seed)
 		answer := ""
 		for err == nil && !strings.HasPrefix(answer, playedMark) {
@@ -303,7 +304,7 @@ func (l *lines) keep(line string) { _, _ = l.Write([]byte(line)) }
 
 func (s *series) crashed(seed uint64, err error, complaints *lines) {
 	text := strings.Join(complaints.with(""), "")
-	s.fails("history %d ended its process: %v\n%s", seed, err, text[:min(len(text), 5000)])
+	s.fails("history %d ended its process: %v\n%s", seed, err, text[:min(len(text), 20000)])
 }
 
 func (s *series) fails(format string, args ...any) {

@@ -83,28 +83,9 @@ func (s *Sink) appendBatch(b []byte, batch []*notification.Delivery) (_ []byte, 
 	return envelope.AppendArray(b, batch, s.maxBytes, s.appendEvent)
 }
 
-// appendEvent appends one event as JSON. It contains a JSON payload byte for byte, and any
-// other payload as base64.
+// appendEvent appends one event as JSON.
 func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
-	b = append(b, `{"specversion":"1.0"`...)
-	b = envelope.AppendMember(b, "id", cloudevents.Attribute(d.ID))
-	b = envelope.AppendMember(b, "source", s.source)
-	b = envelope.AppendMember(b, "type", cloudevents.Attribute(d.Type))
-	if !d.OccurredOn.IsZero() {
-		b = envelope.AppendMember(b, "time", envelope.FormatTime(d.OccurredOn))
-	}
-	b = append(b, `,"`+cloudevents.ExtensionVersion+`":`...)
-	b = strconv.AppendInt(b, int64(d.Version), 10)
-	if d.Key != "" {
-		b = envelope.AppendMember(b, cloudevents.ExtensionKey, cloudevents.Attribute(d.Key))
-	}
-	for name, value := range cloudevents.Extensions(s.metadata.of(d.Metadata)) {
-		b = envelope.AppendMember(b, name, value)
-	}
-	media := cloudevents.ContentType(d.Metadata, isPlain)
-	b = envelope.AppendMember(b, "datacontenttype", media)
-	b = envelope.AppendPayload(b, "data", media, d.Payload)
-	return append(b, '}')
+	return cloudevents.Append(b, d.Envelope, s.source, s.metadata.of(d.Metadata), cloudevents.ContentType(d.Metadata, isPlain))
 }
 
 // encodeEventValue encodes a header of an event: HTTP Protocol Binding, section 3.1.3.2. Spaces,

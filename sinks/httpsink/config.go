@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
+	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 )
 
 // Defaults and limits of the configuration.
@@ -173,16 +174,14 @@ func (r *resolver) checkFormat() {
 		r.mistake("format: %q is not offered; use %s", r.Format, strings.Join(formats, ", "))
 		return
 	}
-	switch source, err := url.Parse(r.Source); {
+	switch {
 	case !isEvents(r.Format) && r.Source != "":
 		r.mistake("source: is for the cloudevents formats, but format is %s", r.Format)
 	case !isEvents(r.Format):
-	case r.Source == "":
-		r.mistake("source: is missing; every event needs it; name the publisher, such as /shop")
-	case err != nil || !isPlain(r.Source) || strings.ContainsAny(r.Source, ` "<>\^`+"`{|}"):
-		r.mistake("source: %q is not a URI; write one such as https://shop.example/orders or /shop", r.Source)
-	case source.User != nil:
-		r.mistake("source: contains a user, which every receiver would see")
+	default:
+		if err := cloudevents.CheckSource(r.Source); err != nil {
+			r.mistake("source: %w", err)
+		}
 	}
 	if r.Format != FormatBatch {
 		if r.Batch != (Batch{}) {

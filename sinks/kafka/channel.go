@@ -3,6 +3,7 @@ package kafka
 import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
+	"github.com/waybill-go/waybill/sinks/internal/naming"
 )
 
 var _ sinks.Described = (*Config)(nil)
@@ -30,7 +31,7 @@ func (c *Config) Channel() sinks.Channel {
 	switch {
 	case channel.Address == "":
 		channel.Text += " The topic comes from each notification, by the template `" + c.Topic + "`."
-	case !isTemplate(c.Topic):
+	case !naming.IsTemplate(c.Topic):
 		channel.ChannelBindings = binding(map[string]any{"topic": c.Topic})
 	}
 	if c.Format == FormatBinary {

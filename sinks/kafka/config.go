@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/encoding"
+	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
 
@@ -196,21 +196,16 @@ func (c *Config) validateLimits() error {
 }
 
 func (c *Config) validateFormat() error {
-	text := c.Source
-	source, err := url.Parse(text)
 	switch {
-	case c.Format == FormatJSON && text != "":
+	case c.Format == FormatJSON && c.Source != "":
 		return fmt.Errorf("source: is for format %s, but format is %s", FormatBinary, c.Format)
 	case c.Format == FormatJSON:
 		return nil
 	case c.Format != FormatBinary:
 		return fmt.Errorf("format: %q is not offered; use %s or %s", c.Format, FormatJSON, FormatBinary)
-	case text == "":
-		return errors.New("source: is missing; every event needs it; name the publisher, such as /shop")
-	case err != nil || strings.ContainsFunc(text, notInURI):
-		return fmt.Errorf("source: %q is not a URI; write one such as https://shop.example/orders or /shop", text)
-	case source.User != nil:
-		return errors.New("source: contains a user, which every consumer would see")
+	}
+	if err := cloudevents.CheckSource(c.Source); err != nil {
+		return fmt.Errorf("source: %w", err)
 	}
 	return nil
 }
@@ -271,9 +266,6 @@ func (c *Config) connection() connection.Config {
 		Brokers: c.Brokers, Step: c.step(), SASL: c.SASL, TLS: c.TLS, TLSConfig: c.TLSConfig, TokenProvider: c.TokenProvider,
 	}
 }
-
-// notInURI reports whether a URI cannot contain r: RFC 3986, section 2.
-func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }
 
 // step returns how long one exchange with a broker, such as connecting, may take.
 func (c *Config) step() time.Duration { return c.Timeout / 10 }

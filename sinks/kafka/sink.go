@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/encoding"
+	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
@@ -48,7 +49,7 @@ func Kind(libraries ...Library) sinks.Kind {
 type Sink struct {
 	name   string
 	config Config
-	topic  topic
+	topic  naming.Name
 	limits sinks.BatchLimits
 	logger *slog.Logger
 	franz  franz
@@ -297,13 +298,13 @@ func (w *session) stop(why error) {
 
 // configuredTopic returns the topic, or "" if it comes from data.
 func (s *Sink) configuredTopic() string {
-	if isTemplate(s.config.Topic) {
+	if naming.IsTemplate(s.config.Topic) {
 		return ""
 	}
 	return s.config.Topic
 }
 
-func (s *Sink) origin() origin { return origin(isTemplate(s.config.Topic)) }
+func (s *Sink) origin() origin { return origin(naming.IsTemplate(s.config.Topic)) }
 
 // The first and the last time that the clients can write.
 var firstTimestamp, lastTimestamp = time.Unix(0, math.MinInt64).UTC(), time.Unix(0, math.MaxInt64).UTC()

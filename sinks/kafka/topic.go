@@ -3,50 +3,27 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
-	"strings"
-	"text/template"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/internal/naming"
 )
 
 // maxTopicNameLength is Kafka's limit; see org.apache.kafka.common.internals.Topic.
 const maxTopicNameLength = 249
 
-// topic returns the topic of a notification. Its error wraps ErrTopic.
-type topic func(e *notification.Envelope) (string, error)
-
-// isTemplate reports whether the topic comes from data.
-func isTemplate(text string) bool { return strings.Contains(text, "{{") }
-
-// newTopic parses the topic of a configuration. It executes a template once, on an envelope
-// without metadata, so that a wrong field name is found here and not at every delivery.
-func newTopic(text string) (topic, error) {
-	if !isTemplate(text) {
-		if err := checkTopicName(text); err != nil {
-			return nil, err
-		}
-		return func(*notification.Envelope) (string, error) { return text, nil }, nil
-	}
-	parsed, err := template.New("topic").Parse(text)
+// newTopic parses the topic of a configuration. The errors of the name wrap ErrTopic.
+func newTopic(text string) (naming.Name, error) {
+	name, err := naming.New(text, checkTopicName)
 	if err != nil {
 		return nil, err
 	}
-	sample := &notification.Envelope{ID: notification.NewID(), Type: "sample.type", Version: 1, Key: "sample-key"}
-	if err := parsed.Option("missingkey=zero").Execute(io.Discard, sample); err != nil {
-		return nil, err
-	}
-	parsed.Option("missingkey=error")
 	return func(e *notification.Envelope) (string, error) {
-		var b strings.Builder
-		if err := parsed.Execute(&b, e); err != nil {
+		topic, err := name(e)
+		if err != nil {
 			return "", fmt.Errorf("%w: %w", ErrTopic, err)
 		}
-		if err := checkTopicName(b.String()); err != nil {
-			return "", fmt.Errorf("%w: %s: %w", ErrTopic, text, err)
-		}
-		return b.String(), nil
+		return topic, nil
 	}, nil
 }
 

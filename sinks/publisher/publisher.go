@@ -35,6 +35,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/naming"
 )
 
 // Names of the metadata that every message has. A message without a key lacks MetadataKey.
@@ -111,7 +112,7 @@ func (c Config) Validate() error {
 // Publish is, as Watermill requires. Close must be the last call.
 type Sink struct {
 	publisher message.Publisher
-	topic     topic
+	topic     naming.Name
 	classify  func(error) error
 	encoder   Encoder // nil if payloads are sent as they are
 }

@@ -4,14 +4,19 @@
 package cloudevents
 
 import (
+	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"mime"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/internal/envelope"
 )
 
 // Extension attributes that Waybill adds: the ordering key, under the name of the
@@ -83,6 +88,46 @@ func extensionName(name string) string {
 		}
 	}
 	return string(b)
+}
+
+// CheckSource returns why a text cannot be the source of events: a URI, absolute or relative (RFC 3986, section 2),
+// without a user, whom every consumer would see.
+func CheckSource(text string) error {
+	source, err := url.Parse(text)
+	switch {
+	case text == "":
+		return errors.New("is missing; every event needs it; name the publisher, such as /shop")
+	case err != nil || strings.ContainsFunc(text, notInURI):
+		return fmt.Errorf("%q is not a URI; write one such as https://shop.example/orders or /shop", text)
+	case source.User != nil:
+		return errors.New("contains a user, which every consumer would see")
+	}
+	return nil
+}
+
+func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }
+
+// Append appends an event in the JSON format, with some metadata: CloudEvents 1.0, JSON Event Format. It contains a
+// JSON payload byte for byte, and any other payload as base64. media is the content type of the payload.
+func Append(b []byte, e *notification.Envelope, source string, metadata notification.Metadata, media string) []byte {
+	b = append(b, `{"specversion":"1.0"`...)
+	b = envelope.AppendMember(b, "id", Attribute(e.ID))
+	b = envelope.AppendMember(b, "source", source)
+	b = envelope.AppendMember(b, "type", Attribute(e.Type))
+	if !e.OccurredOn.IsZero() {
+		b = envelope.AppendMember(b, "time", envelope.FormatTime(e.OccurredOn))
+	}
+	b = append(b, `,"`+ExtensionVersion+`":`...)
+	b = strconv.AppendInt(b, int64(e.Version), 10)
+	if e.Key != "" {
+		b = envelope.AppendMember(b, ExtensionKey, Attribute(e.Key))
+	}
+	for name, value := range Extensions(metadata) {
+		b = envelope.AppendMember(b, name, value)
+	}
+	b = envelope.AppendMember(b, "datacontenttype", media)
+	b = envelope.AppendPayload(b, "data", media, e.Payload)
+	return append(b, '}')
 }
 
 // Attribute makes a text a String of CloudEvents 1.0 ("Type System"): it percent-encodes

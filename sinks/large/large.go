@@ -1,0 +1,137 @@
+// Package large stores bodies that are too large for a message in an object store, and sends a pointer instead: a
+// claim check, as in Amazon's extended client libraries.
+package large
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// AttributeSize is the name of the attribute or header of a message with a pointer. Its value is the size of the stored
+// body in bytes, in decimal. Amazon's extended clients recognize the message by it.
+const AttributeSize = "ExtendedPayloadSize"
+
+// Config has the settings of a sink, which are below "large". The zero value stores nothing.
+type Config struct {
+	Store string `yaml:"store" doc:"Object store for bodies that are too large for a message, such as s3://bucket/prefix or gs://bucket/prefix. The message then has a pointer to the body. Rules of the bucket must delete the objects, which the sink never does. Default: such notifications are dead"`
+	Above string `yaml:"above" doc:"Size above which a body is stored, in bytes or with a unit, such as 200KiB. Default: the largest one that the destination accepts"`
+}
+
+// Enabled reports whether bodies are stored.
+func (c Config) Enabled() bool { return c.Store != "" }
+
+// Validate returns all mistakes, joined. limit is the size of the largest body that the destination accepts.
+func (c Config) Validate(limit int) error {
+	if !c.Enabled() {
+		if c.Above != "" {
+			return errors.New("large.above: is for large.store, which is missing")
+		}
+		return nil
+	}
+	_, wrongAddress := c.address()
+	_, wrongSize := c.above(limit)
+	return errors.Join(wrongAddress, wrongSize)
+}
+
+var size = regexp.MustCompile(`^(\d{1,9}) ?(B|KiB|MiB)?$`)
+
+func (c Config) above(limit int) (int, error) {
+	if c.Above == "" {
+		return limit, nil
+	}
+	parts := size.FindStringSubmatch(c.Above)
+	if parts == nil {
+		return 0, fmt.Errorf("large.above: %q is not a size; write one such as 200KiB", c.Above)
+	}
+	n, _ := strconv.Atoi(parts[1]) // it has at most nine digits
+	n *= map[string]int{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[parts[2]]
+	if n > limit {
+		return 0, fmt.Errorf("large.above: %s is more than the %d bytes that the destination accepts", c.Above, limit)
+	}
+	return n, nil
+}
+
+func (c Config) address() (*url.URL, error) {
+	address, err := url.Parse(c.Store)
+	if err != nil || address.Scheme == "" || address.Host == "" || address.User != nil {
+		return nil, fmt.Errorf("large.store: %q is not the address of a bucket; write one such as s3://bucket/prefix", c.Store)
+	}
+	return address, nil
+}
+
+// Bodies stores the large bodies of a sink. nil stores none. Its methods are safe for concurrent use.
+type Bodies struct {
+	store sinks.ObjectStore
+	sink  string
+	above int
+}
+
+// Open opens the store; nil if the configuration has none. limit is the size of the largest body that the destination
+// accepts, and the default of Above.
+func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
+	if !c.Enabled() {
+		return nil, nil
+	}
+	address, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	open, known := in.Stores[address.Scheme]
+	if !known {
+		return nil, fmt.Errorf("large.store: this program has no store for %s://; it has %s. The command of sinks/all has s3 and gs",
+			address.Scheme, cmp.Or(strings.Join(slices.Sorted(maps.Keys(in.Stores)), ", "), "none"))
+	}
+	above, err := c.above(limit)
+	if err != nil {
+		return nil, err
+	}
+	store, err := open(in, address)
+	if err != nil {
+		return nil, fmt.Errorf("large.store: %w", err)
+	}
+	return &Bodies{store, in.Name, above}, nil
+}
+
+// IsLarge reports whether a body is to be stored.
+func (b *Bodies) IsLarge(body []byte) bool { return b != nil && len(body) > b.above }
+
+// Put stores the body of a notification, and returns the pointer that is sent instead. A repeated delivery replaces the
+// object.
+func (b *Bodies) Put(ctx context.Context, id string, body []byte) (pointer []byte, err error) {
+	pointer, err = b.store.Put(ctx, objectName(b.sink, id), body)
+	if err != nil {
+		return nil, fmt.Errorf("large body: %w", err)
+	}
+	return pointer, nil
+}
+
+// CheckHealth checks the store; nil has none.
+func (b *Bodies) CheckHealth(ctx context.Context) error {
+	if b == nil {
+		return nil
+	}
+	return b.store.CheckHealth(ctx)
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$`)
+
+// objectName returns the name of a notification's object. Ids may have characters that an object's name cannot have.
+func objectName(sink, id string) string {
+	if !plain.MatchString(id) {
+		sum := sha256.Sum256([]byte(id))
+		id = "sha256-" + hex.EncodeToString(sum[:])
+	}
+	return sink + "/" + id
+}
