@@ -1,7 +1,9 @@
 package awstest
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -32,8 +34,8 @@ func NewQueue(t testing.TB, server, name string, attributes map[string]string) *
 	return q
 }
 
-// Take receives and deletes all messages of the queue, in the order in which the queue gives them. Those of a FIFO queue
-// whose group has earlier ones come when these are deleted.
+// Take receives and deletes all messages of the queue. Those of a FIFO queue come in the order in which they were stored;
+// receivers get groups in any order.
 func (q *Queue) Take(t testing.TB) (all []types.Message) {
 	t.Helper()
 	for {
@@ -45,6 +47,10 @@ func (q *Queue) Take(t testing.TB) (all []types.Message) {
 			t.Fatal(err)
 		}
 		if len(out.Messages) == 0 {
+			slices.SortStableFunc(all, func(a, b types.Message) int {
+				x, y := a.Attributes["SequenceNumber"], b.Attributes["SequenceNumber"]
+				return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+			})
 			return all
 		}
 		for _, m := range out.Messages {
