@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -184,10 +185,7 @@ func NewProxy(t testing.TB, server string) *Proxy {
 		t.Fatal(err)
 	}
 	p := new(Proxy)
-	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // which the signature covers
-	}}
+	forward := forwardTo(to)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if fault := p.fault.Load(); fault != nil && (*fault)(w, r) {
 			return
@@ -197,6 +195,35 @@ func NewProxy(t testing.TB, server string) *Proxy {
 	t.Cleanup(front.Close)
 	p.URL = front.URL
 	return p
+}
+
+func forwardTo(server *url.URL) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(server)
+			r.Out.Host = r.In.Host // which the signature covers
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+}
+
+// InTurn returns the URL of a proxy that lets a server answer one request at a time, until the test ends. moto's streams
+// lose records otherwise: two threads give them one sequence number.
+func InTurn(t testing.TB, server string) string {
+	t.Helper()
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var turn sync.Mutex
+	forward := forwardTo(to)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		turn.Lock()
+		defer turn.Unlock()
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
 }
 
 // Break makes requests go through a fault; nil ends it.

@@ -34,8 +34,7 @@ func NewQueue(t testing.TB, server, name string, attributes map[string]string) *
 	return q
 }
 
-// Take receives and deletes all messages of the queue. Those of a FIFO queue come in the order in which they were stored;
-// receivers get groups in any order.
+// Take receives and deletes all messages of the queue, in the order in which they come.
 func (q *Queue) Take(t testing.TB) (all []types.Message) {
 	t.Helper()
 	for {
@@ -47,10 +46,6 @@ func (q *Queue) Take(t testing.TB) (all []types.Message) {
 			t.Fatal(err)
 		}
 		if len(out.Messages) == 0 {
-			slices.SortStableFunc(all, func(a, b types.Message) int {
-				x, y := a.Attributes["SequenceNumber"], b.Attributes["SequenceNumber"]
-				return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
-			})
 			return all
 		}
 		for _, m := range out.Messages {
@@ -60,6 +55,16 @@ func (q *Queue) Take(t testing.TB) (all []types.Message) {
 		}
 		all = append(all, out.Messages...)
 	}
+}
+
+// Sort sorts the messages of a FIFO queue of ElasticMQ by their sequence numbers, since groups come in any order. Those of
+// moto have random ones, and come in order.
+func Sort(all []types.Message) []types.Message {
+	slices.SortFunc(all, func(a, b types.Message) int {
+		x, y := a.Attributes["SequenceNumber"], b.Attributes["SequenceNumber"]
+		return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
+	return all
 }
 
 // Envelope returns the notification in a message of the format payload.

@@ -17,14 +17,15 @@ import (
 func TestMain(m *testing.M) { os.Exit(awstest.Main(m)) }
 
 func TestConformance(t *testing.T) {
-	for name, server := range map[string]func(testing.TB) string{"moto": awstest.Moto, "ElasticMQ": awstest.ElasticMQ} {
-		t.Run(name, func(t *testing.T) {
-			url := server(t)
-			t.Run("standard", func(t *testing.T) { kindtest.Run(t, subject(url, "", "")) })
-			t.Run("FIFO", func(t *testing.T) { kindtest.Run(t, subject(url, ".fifo", "")) })
-			t.Run("whole notifications", func(t *testing.T) { kindtest.Run(t, subject(url, ".fifo", "format: envelope")) })
-		})
-	}
+	t.Run("moto", func(t *testing.T) {
+		url := awstest.Moto(t)
+		t.Run("standard", func(t *testing.T) { kindtest.Run(t, subject(url, "", "")) })
+		t.Run("FIFO", func(t *testing.T) { kindtest.Run(t, subject(url, ".fifo", "")) })
+		t.Run("whole notifications", func(t *testing.T) { kindtest.Run(t, subject(url, "", "format: envelope")) })
+	})
+	t.Run("ElasticMQ", func(t *testing.T) {
+		kindtest.Run(t, subject(awstest.ElasticMQ(t), ".fifo", ""))
+	})
 }
 
 func subject(server, ending, settings string) kindtest.Subject {
@@ -34,7 +35,11 @@ func subject(server, ending, settings string) kindtest.Subject {
 		New: func(t *testing.T) (string, func(*testing.T) []notification.Envelope) {
 			queue := newQueue(t, server, ending)
 			received := func(t *testing.T) (all []notification.Envelope) {
-				for _, m := range queue.Take(t) {
+				messages := queue.Take(t)
+				if server != awstest.Moto(t) && ending != "" {
+					messages = awstest.Sort(messages)
+				}
+				for _, m := range messages {
 					if settings == "" {
 						all = append(all, awstest.Envelope(t, m))
 					} else {
