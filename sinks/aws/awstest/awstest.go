@@ -2,7 +2,9 @@
 package awstest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -269,4 +271,39 @@ func Hang(_ http.ResponseWriter, r *http.Request) bool {
 	_, _ = io.Copy(io.Discard, r.Body) // the server notices the end of a connection only then
 	<-r.Context().Done()
 	return true
+}
+
+// Edit passes a request of a JSON protocol to a server, after edit has changed what it asks, and its answer, after the
+// function that edit returns has changed that. A request for which edit returns nil is not spoiled.
+func Edit(server string, edit func(request map[string]any) (answer func(map[string]any))) Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		text, _ := io.ReadAll(r.Body) // a request that ends is answered in vain
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		var request, answer map[string]any
+		if json.Unmarshal(text, &request) != nil {
+			return false
+		}
+		change := edit(request)
+		if change == nil {
+			return false
+		}
+		text, _ = json.Marshal(request) // never fails for what was JSON
+		edited, err := http.NewRequestWithContext(r.Context(), r.Method, server+r.URL.Path, bytes.NewReader(text))
+		if err != nil {
+			return false
+		}
+		edited.Header = r.Header.Clone()
+		response, err := http.DefaultClient.Do(edited)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&answer) == nil {
+			change(answer)
+		}
+		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
+		w.WriteHeader(response.StatusCode)
+		_ = json.NewEncoder(w).Encode(answer)
+		return true
+	}
 }

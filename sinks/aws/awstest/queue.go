@@ -34,6 +34,14 @@ func NewQueue(t testing.TB, server, name string, attributes map[string]string) *
 	return q
 }
 
+// Delete deletes the queue.
+func (q *Queue) Delete(t testing.TB) {
+	t.Helper()
+	if _, err := q.client.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: &q.URL}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Take receives and deletes all messages of the queue, in the order in which they come.
 func (q *Queue) Take(t testing.TB) (all []types.Message) {
 	t.Helper()
