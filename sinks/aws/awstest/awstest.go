@@ -248,6 +248,17 @@ func Refuse(status int, code string) Fault {
 	}
 }
 
+// RefuseXML answers every request with an error of AWS's query protocol, as STS and SNS do.
+func RefuseXML(status int, code string) Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/xml")
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code><Message>because of a test</Message></Error></ErrorResponse>`, code)
+		return true
+	}
+}
+
 // Cut closes the connection of every request without an answer; with answered, after the server has done what it asks.
 func Cut(server string, answered bool) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {

@@ -98,6 +98,7 @@ func failSome(request map[string]any) func(map[string]any) {
 }
 
 func TestCodesHaveTheirClasses(t *testing.T) {
+	queue := newQueue(t, awstest.Moto(t), "")
 	for code, want := range map[string]sinks.Class{
 		"InvalidMessageContents": sinks.ClassPermanent, "InvalidAttributeName": sinks.ClassPermanent, "InvalidAttributeValue": sinks.ClassPermanent,
 		"BatchRequestTooLong": sinks.ClassPermanent, "AWS.SimpleQueueService.BatchRequestTooLong": sinks.ClassPermanent,
@@ -110,7 +111,6 @@ func TestCodesHaveTheirClasses(t *testing.T) {
 		"KmsThrottled": sinks.ClassThrottled, "RequestThrottled": sinks.ClassThrottled, "ThrottlingException": sinks.ClassThrottled,
 		"InvalidParameterValue": sinks.ClassTransient, "SomethingNew": sinks.ClassTransient,
 	} {
-		queue := newQueue(t, awstest.Moto(t), "")
 		for where, fault := range map[string]awstest.Fault{
 			"request": awstest.Refuse(http.StatusBadRequest, code),
 			"entry": awstest.Edit(awstest.Moto(t), func(map[string]any) func(map[string]any) {
@@ -275,10 +275,11 @@ func TestMistakesNameTheirKey(t *testing.T) {
 	}
 }
 
-// BenchmarkDrain sends batches of 10 to moto from 8 goroutines.
+// BenchmarkDrain sends batches of 10 to ElasticMQ from 8 goroutines.
 func BenchmarkDrain(b *testing.B) {
-	queue := awstest.NewQueue(b, awstest.Moto(b), "drain", nil)
-	sink, err := sqs.New(sinks.Instance{}, sqs.Config{Queue: queue.URL, Access: access.Config{Region: awstest.Region, Endpoint: awstest.Moto(b)}})
+	server := awstest.ElasticMQ(b)
+	queue := awstest.NewQueue(b, server, "drain", nil)
+	sink, err := sqs.New(sinks.Instance{}, sqs.Config{Queue: queue.URL, Access: access.Config{Region: awstest.Region, Endpoint: server}})
 	require.NoError(b, err)
 	kindtest.Drain(b, sink, 10)
 }

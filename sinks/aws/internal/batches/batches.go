@@ -33,11 +33,16 @@ type Entry[E any] struct {
 func Send[E any](ctx context.Context, entries []Entry[E], limits Limits, results []sinks.Result, send func(context.Context, []E) ([]sinks.Result, error)) {
 	for len(entries) > 0 {
 		n := fitting(entries, limits)
-		again := request(ctx, entries[:n], results, send)
-		for try := 1; len(again) > 0 && try < tries && wait(ctx, try); try++ {
-			again = request(ctx, again, results, send)
+		again, down := request(ctx, entries[:n], results, send)
+		for try := 1; len(again) > 0 && down == nil && try < tries && wait(ctx, try); try++ {
+			again, down = request(ctx, again, results, send)
 		}
-		entries = entries[n:]
+		if entries = entries[n:]; down != nil {
+			for _, e := range entries {
+				results[e.Index].Err = down
+			}
+			return
+		}
 	}
 }
 
@@ -51,29 +56,42 @@ func fitting[E any](entries []Entry[E], limits Limits) (n int) {
 	return n
 }
 
-// request sends a request, and returns the entries that should be sent again.
-func request[E any](ctx context.Context, entries []Entry[E], results []sinks.Result, send func(context.Context, []E) ([]sinks.Result, error)) (again []Entry[E]) {
+// request sends a request, and returns the entries that should be sent again. down is why the service accepts no request
+// at all.
+func request[E any](ctx context.Context, entries []Entry[E], results []sinks.Result, send func(context.Context, []E) ([]sinks.Result, error)) (again []Entry[E], down error) {
 	values := make([]E, len(entries))
 	for i, e := range entries {
 		values[i] = e.Value
 	}
 	settled, err := send(ctx, values)
-	if err != nil && len(entries) > 1 && isAboutContent(err) {
+	switch {
+	case err != nil && len(entries) > 1 && isAboutContent(err):
 		half := len(entries) / 2
-		again = request(ctx, entries[:half], results, send)
-		return append(again, request(ctx, entries[half:], results, send)...)
-	}
-	for i, e := range entries {
-		if err != nil {
-			results[e.Index] = sinks.Result{Err: err}
-			continue
+		first, down := request(ctx, entries[:half], results, send)
+		if down != nil {
+			err = down
+			break
 		}
-		results[e.Index] = settled[i]
-		if class, _ := sinks.Classify(settled[i].Err); settled[i].Err != nil && (class == sinks.ClassThrottled || class == sinks.ClassUnavailable) {
-			again = append(again, e)
+		second, down := request(ctx, entries[half:], results, send)
+		return append(first, second...), down
+	case err == nil:
+		for i, e := range entries {
+			results[e.Index] = settled[i]
+			if class, _ := sinks.Classify(settled[i].Err); class == sinks.ClassThrottled || class == sinks.ClassUnavailable {
+				again = append(again, e)
+			}
+		}
+		return again, nil
+	}
+	for _, e := range entries {
+		if results[e.Index] == (sinks.Result{}) {
+			results[e.Index].Err = err
 		}
 	}
-	return again
+	if isAboutContent(err) {
+		return nil, nil
+	}
+	return nil, err
 }
 
 // isAboutContent reports whether another request could be accepted where this one was refused.
