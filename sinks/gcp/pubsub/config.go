@@ -144,4 +144,6 @@ func (c *Config) address() (address string, plain bool, err error) {
 	return address, plain, nil
 }
 
-func (c *Config) account() account.Account { return account.Account{File: c.CredentialsFile, Impersonate: c.Impersonate} }
+func (c *Config) account() account.Account {
+	return account.Account{File: c.CredentialsFile, Impersonate: c.Impersonate}
+}

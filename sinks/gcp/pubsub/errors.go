@@ -115,7 +115,12 @@ func (s *Sink) failure(ctx context.Context, topic string, err error) error {
 			}
 		}
 	}
-	return sinks.WithAnswer(failed, line.Of(answer.Message(), sinks.MaxAnswer))
+	text := line.Of(answer.Message(), sinks.MaxAnswer)
+	if code == codes.Unavailable || code == codes.Unauthenticated { // the client's reason, mostly: nothing of the message
+		failed.Err = fmt.Errorf("%w: %s", failed.Err, text)
+		return failed
+	}
+	return sinks.WithAnswer(failed, text)
 }
 
 // late returns the error of a delivery whose context has ended.
