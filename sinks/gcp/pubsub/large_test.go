@@ -41,6 +41,7 @@ func TestALargeBodyIsStoredAndTheMessagePointsToIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(large.Payload), string(object.Content))
 
+	require.NoError(t, store.Backend().DeleteObject("bodies", "shop/events/"+large.ID))
 	require.NoError(t, store.Backend().DeleteBucket("bodies"))
 	_, err = sink.Deliver(t.Context(), large)
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
