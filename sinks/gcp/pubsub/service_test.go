@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -41,8 +42,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	os.Setenv("SSL_CERT_FILE", certtest.Write(folder, authority.Certificate))
-	os.Unsetenv(pubsub.EnvEmulator)
+	if err := errors.Join(os.Setenv("SSL_CERT_FILE", certtest.Write(folder, authority.Certificate)), os.Unsetenv(pubsub.EnvEmulator)); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	_ = os.RemoveAll(folder)
 	os.Exit(code)
@@ -215,8 +217,7 @@ func delivery(n int, key string) *notification.Delivery {
 // withTLS is a service with TLS that refuses requests whose token isn't accepted.
 func withTLS(t testing.TB, accepts func(token string) bool) *service {
 	certificate := authority.Issue("127.0.0.1")
-	var s *service
-	s = start(t, grpc.Creds(credentials.NewServerTLSFromCert(&certificate)))
+	s := start(t, grpc.Creds(credentials.NewServerTLSFromCert(&certificate)))
 	s.answers(func(ctx context.Context, _ *pubsubpb.PublishRequest) error {
 		sent, _ := metadata.FromIncomingContext(ctx)
 		if token := sent.Get("authorization"); len(token) != 1 || !accepts(strings.TrimPrefix(token[0], "Bearer ")) {
