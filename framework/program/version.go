@@ -24,7 +24,7 @@ from, and its platform.`,
 		Args:    command.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asLicenses {
-				_, err := io.WriteString(p.Raw, licenses.Text)
+				_, err := io.WriteString(p.Raw, licenses.Text+p.Licenses)
 				return err
 			}
 			b := readBuild(p.Name)
