@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	root      = "../../../../.." // the repository, from this module's folder
+	root      = "../../../../.."            // the repository, from this module's folder
 	platforms = []string{"linux", "darwin"} // of .goreleaser.yaml
 	isLicense = regexp.MustCompile(`(?i)^((un)?licen[sc]e|copying|notice)(\.(md|txt)|-.*|$)`)
 )
