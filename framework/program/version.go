@@ -72,7 +72,7 @@ func readBuild(name string) build {
 		return b
 	}
 	for _, d := range info.Deps {
-		if d.Path == modulePath {
+		if d.Path == modulePath && d.Version != "(devel)" { // which it is in the workspace of sinks
 			b.Waybill = d.Version
 		}
 	}
