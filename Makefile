@@ -160,7 +160,7 @@ histories: ## Play SEEDS (10000) random histories of faults in virtual time, or 
 lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds
 	$(ACTIONLINT)
 	@cd .cache && rm -f go.work* && GOWORK=off go work init $(addprefix ../,$(MODULES)) && \
-		go work edit $$(sed -n 's|^\t\(.*\) \(v.*\) => |-replace=\1@\2=../sinks/|p' ../sinks/go.work) go.work
+		go work edit $$(sed -n 's|^[[:blank:]]*\(.*\) \(v.*\) => |-replace=\1@\2=../sinks/|p' ../sinks/go.work) go.work
 	GOWORK=$(CURDIR)/.cache/go.work $(LINT) run $(patsubst %,./%...,$(MODULES))
 
 prose: ## Check spelling and style of docs, comments and messages (the first run builds the checker)
