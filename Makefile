@@ -106,7 +106,7 @@ test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven
 test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (fetches MySQL, and installs MariaDB on Debian as root)
 	bash .ci/mysql -short -parallel $(PARALLEL)
 
-test-brokers: ## Test the sinks for RabbitMQ, NATS and Redis (needs rabbitmq-server, nats-server, redis-server)
+test-brokers: ## Test the sinks for RabbitMQ, NATS and Redis, and the program with all kinds (needs rabbitmq-server, nats-server, redis-server)
 	bash .ci/test-brokers
 
 test-drivers: ## Test publishing with pgx, sqlx, gorm, bun and ent, and the conformance of the store on pgx
@@ -155,10 +155,12 @@ histories: ## Play SEEDS (10000) random histories of faults in virtual time, or 
 	WAYBILL_HISTORIES='$(or $(HISTORIES),$(SEEDS))' WAYBILL_HISTORIES_SEED='$(SEED)' WAYBILL_HISTORY='$(abspath $(HISTORY))' \
 		$(IN_MEMORY) go test -count 1 -vet off -run '^TestRandomHistories' -v -timeout 48h ./framework/forwarder
 
-# All modules in one workspace, so that packages are analysed once, and not again for each module that imports them.
+# All modules in one workspace, so that packages are analysed once, and not again for each module that imports them. The
+# modules below sinks need the replacements of their own workspace.
 lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds
 	$(ACTIONLINT)
-	@cd .cache && rm -f go.work* && GOWORK=off go work init $(addprefix ../,$(MODULES))
+	@cd .cache && rm -f go.work* && GOWORK=off go work init $(addprefix ../,$(MODULES)) && \
+		go work edit $$(sed -n 's|^[[:blank:]]*\(.*\) \(v.*\) => |-replace=\1@\2=../sinks/|p' ../sinks/go.work) go.work
 	GOWORK=$(CURDIR)/.cache/go.work $(LINT) run $(patsubst %,./%...,$(MODULES))
 
 prose: ## Check spelling and style of docs, comments and messages (the first run builds the checker)

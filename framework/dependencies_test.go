@@ -16,6 +16,18 @@ import (
 // program links if it imports them.
 var linked = regexp.MustCompile("(?m)^\\|[^|]*\\| ((?:`[^`]+`(?:, )?)+) \\| (\\d+) \\|$")
 
+// others are the clients that only the program with all kinds links.
+var others = regexp.MustCompile(`(?m)^(github\.com/(waybill-go/waybill/sinks/brokers|rabbitmq|nats-io|redis|aws)|cloud\.google\.com|google\.golang\.org/api)/`)
+
+func TestTheSmallProgramHasNoneOfTheOtherClients(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "../cmd/waybill")
+	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	out, err := list.Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "github.com/twmb/franz-go/", "the client of a kind that it has")
+	require.NotRegexp(t, others, string(out))
+}
+
 func TestTheDocumentationCountsTheModulesThatAProgramLinks(t *testing.T) {
 	text, err := os.ReadFile("../docs/dependencies.md")
 	require.NoError(t, err)

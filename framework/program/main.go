@@ -9,7 +9,7 @@
 //	}
 //
 // The program then has all commands of waybill, and reads the same configuration file.
-// The program cmd/waybill is Main without options.
+// The program cmd/waybill is Main without options, and sinks/all/cmd/waybill is Main with all kinds.
 package program
 
 // Each command has a file named after it, with a constructor that root.go lists. wire.go
@@ -29,7 +29,7 @@ import (
 )
 
 //go:generate go tool wire
-//go:generate go run ../../cmd/waybill docs ../../docs
+//go:generate go -C ../../sinks/all run ./cmd/waybill docs ../../docs
 
 // Main runs the command that os.Args names, with the environment, standard output and
 // standard error of the process, and exits with one of the codes that waybill --help
@@ -87,7 +87,7 @@ type Call struct {
 func Run(ctx context.Context, call Call, options ...Option) int {
 	p := &command.Invocation{Environ: call.Environ, Stdout: terminal.Writer(orDiscard(call.Stdout)), Raw: orDiscard(call.Stdout), Stderr: orDiscard(call.Stderr)}
 	made, err := partsOf(options)
-	p.Name, p.Options = made.name, made.Options
+	p.Name, p.Licenses, p.Options = made.name, made.licenses, made.Options
 	if err != nil {
 		p.Print(err)
 		return exitFailed

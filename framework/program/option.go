@@ -33,6 +33,7 @@ type Option func(*parts)
 type parts struct {
 	config.Options
 	name      string
+	licenses  string
 	hooked    bool
 	kinds     []sinks.Kind
 	supplied  map[string]func(sinks.Instance) (sinks.Sink, error)
@@ -49,6 +50,12 @@ func Kinds(kinds ...sinks.Kind) Option {
 // Name sets the program's name in help and errors. The default is "waybill".
 func Name(name string) Option {
 	return func(p *parts) { once(p, "a name", &p.name, name) }
+}
+
+// Licenses adds the licences of your program's own modules to those that version --licenses
+// prints. The default is none.
+func Licenses(text string) Option {
+	return func(p *parts) { once(p, "licences", &p.licenses, text) }
 }
 
 // Types registers the application's notification types. A route that matches none of them

@@ -113,13 +113,13 @@ func TestMistakesInOptionsAreReported(t *testing.T) {
 	t.Parallel()
 	r := own(t.Context(), []Option{
 		Kinds(httpsink.Kind(), sinks.Kind{Name: "empty"}), Sink("a", supplied(nil)), Sink("a", supplied(nil)), Sink("b", nil),
-		Types(registry.New()), Types(registry.New()), Hooks(forwarder.Hooks{}), Hooks(forwarder.Hooks{}), HTTPClient(&http.Client{}), HTTPClient(&http.Client{}),
+		Types(registry.New()), Types(registry.New()), Licenses("MIT"), Licenses("MIT"), Hooks(forwarder.Hooks{}), Hooks(forwarder.Hooks{}), HTTPClient(&http.Client{}), HTTPClient(&http.Client{}),
 		Middleware(nil), nil,
 	}, "version")
 	require.Equal(t, exitFailed, r.code)
 	for _, want := range []string{
 		`two sink kinds have the same name: "http"`, `"empty" has no constructor: make it with NewKind`, `the sink "a" is supplied twice`, `the constructor of the sink "b" is nil`,
-		"a registry of types twice", "hooks twice", "an HTTP client twice", "a middleware is nil", "an option is nil",
+		"a registry of types twice", "licences twice", "hooks twice", "an HTTP client twice", "a middleware is nil", "an option is nil",
 	} {
 		require.Contains(t, r.stderr, want)
 	}

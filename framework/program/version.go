@@ -24,7 +24,7 @@ from, and its platform.`,
 		Args:    command.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asLicenses {
-				_, err := io.WriteString(p.Raw, licenses.Text)
+				_, err := io.WriteString(p.Raw, licenses.Text+p.Licenses)
 				return err
 			}
 			b := readBuild(p.Name)
@@ -72,7 +72,7 @@ func readBuild(name string) build {
 		return b
 	}
 	for _, d := range info.Deps {
-		if d.Path == modulePath {
+		if d.Path == modulePath && d.Version != "(devel)" { // which it is in the workspace of sinks
 			b.Waybill = d.Version
 		}
 	}

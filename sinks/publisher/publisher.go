@@ -4,7 +4,8 @@
 //	sink, err := publisher.New(pub, publisher.Config{Topic: "orders"})
 //
 // To write a kind for the configuration file, use [NewLazy]. The module sinks/brokers
-// has kinds for RabbitMQ, NATS JetStream and Redis Streams.
+// has kinds for RabbitMQ, NATS JetStream and Redis Streams, and sinks/all/cmd/waybill is
+// the command line with them.
 //
 // # The message
 //

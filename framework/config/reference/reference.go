@@ -26,14 +26,14 @@ func WriteKeys(w io.Writer) error {
 }
 
 // WriteSinks writes a section about each sink kind, with its keys and with what the answers of
-// its destination mean. pages are the files to link to, by kind.
-func WriteSinks(w io.Writer, kinds *sinks.Set, pages map[string]string) error {
+// its destination mean. notes are sentences in Markdown for the beginning of a section, by kind.
+func WriteSinks(w io.Writer, kinds *sinks.Set, notes map[string]string) error {
 	var b strings.Builder
 	for _, name := range kinds.Names() {
 		kind, _ := kinds.Kind(name)
 		fmt.Fprintf(&b, "## Kind %s\n\n%s.", name, upperFirst(strings.TrimSuffix(kind.Summary, ".")))
-		if page, ok := pages[name]; ok {
-			fmt.Fprintf(&b, " More in [%s](%[1]s).", page)
+		if note, ok := notes[name]; ok {
+			b.WriteString(" " + note)
 		}
 		b.WriteString("\n\n")
 		writeTable(&b, reflect.ValueOf(kind.Config()).Elem())

@@ -77,6 +77,7 @@ type Invocation struct {
 	// since bars of progress move the cursor.
 	Stdout, Raw, Stderr io.Writer
 	Name                string // the program's name
+	Licenses            string // of its own modules
 	Options             config.Options
 
 	LogFormat, LogLevel string

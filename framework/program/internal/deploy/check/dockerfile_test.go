@@ -75,9 +75,9 @@ func dockerfile() (image, error) {
 
 const builtVersion = "v1.2.3-test"
 
-// buildAsTheDockerfileDoes runs the Dockerfile's build command, but without -trimpath, which would compile
-// all dependencies again.
-func buildAsTheDockerfileDoes(target string) error {
+// buildAsTheDockerfileDoes runs the Dockerfile's build command for a module, but without -trimpath, which would
+// compile all dependencies again.
+func buildAsTheDockerfileDoes(module, target string) error {
 	made, err := dockerfile()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func buildAsTheDockerfileDoes(target string) error {
 	}
 	command := exec.Command("sh", "-c", line)
 	command.Dir = root
-	command.Env = append(os.Environ(), "VERSION="+builtVersion)
+	command.Env = append(os.Environ(), "VERSION="+builtVersion, "MODULE="+module)
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", line, err, out)
 	}
@@ -102,9 +102,18 @@ func TestTheVersionOfTheBuildIsShown(t *testing.T) {
 	require.Regexp(t, `^waybill v1\.2\.3-test `, out)
 }
 
-// TestTheImageRuns starts the program in an otherwise empty root directory, as in the image.
-func TestTheImageRuns(t *testing.T) {
+func TestTheImagesRun(t *testing.T) {
 	t.Parallel()
+	for name := range modules {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testImage(t, name)
+		})
+	}
+}
+
+// testImage starts a program in an otherwise empty root directory, as in the image.
+func testImage(t *testing.T, name string) {
 	made, err := dockerfile()
 	require.NoError(t, err)
 	require.Equal(t, "scratch", made.base)
@@ -122,7 +131,7 @@ func TestTheImageRuns(t *testing.T) {
 	}
 	require.NoError(t, os.Chmod(jail, 0o755))
 	require.NoError(t, os.Chown(data, 65532, 65532))
-	require.NoError(t, os.Link(filepath.Join(folder, "waybill"), filepath.Join(jail, "usr/bin/waybill")))
+	require.NoError(t, os.Link(filepath.Join(folder, name), filepath.Join(jail, "usr/bin/waybill")))
 	address := freeAddress(t)
 	require.NoError(t, os.WriteFile(filepath.Join(jail, made.folder, "waybill.yaml"), []byte(`
 database: sqlite:/data/outbox.db

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,11 +22,18 @@ func TestGoreleaserTakesTheConfiguration(t *testing.T) {
 	release := release(t)
 	made, err := dockerfile()
 	require.NoError(t, err)
-	require.Len(t, release.Builds, 1)
-	build := release.Builds[0]
-	require.DirExists(t, filepath.Join(root, build.Main))
 	variable := regexp.MustCompile(`-X \S+\.version=`)
-	require.Equal(t, variable.FindString(made.build), variable.FindString(build.Ldflags[0]), "all builds set the version in the same way")
+	found := make(map[string]string)
+	for i, build := range release.Builds {
+		found[build.ID] = filepath.Join(".", build.Dir)
+		require.DirExists(t, filepath.Join(root, build.Dir, build.Main))
+		require.Equal(t, "waybill", build.Binary)
+		require.Equal(t, variable.FindString(made.build), variable.FindString(build.Ldflags[0]), "all builds set the version in the same way")
+		require.Equal(t, []string{build.ID}, release.Archives[i].IDs)
+		require.Equal(t, []string{build.ID}, release.NFPMs[i].IDs)
+		require.Equal(t, build.ID, release.NFPMs[i].PackageName)
+	}
+	require.Equal(t, modules, found)
 	require.NotEmpty(t, release.SBOMs)
 }
 
@@ -38,10 +46,11 @@ func release(t *testing.T) config.Project {
 }
 
 // pack builds a package as goreleaser does.
-func pack(t *testing.T, format string) (file string) {
+func pack(t *testing.T, name, format string) (file string) {
 	t.Helper()
-	wanted := release(t).NFPMs[0]
-	contents := files.Contents{{Source: filepath.Join(folder, "waybill"), Destination: filepath.Join(wanted.Bindir, "waybill"), FileInfo: &files.ContentFileInfo{Mode: 0o755}}}
+	all := release(t).NFPMs
+	wanted := all[slices.IndexFunc(all, func(p config.NFPM) bool { return p.PackageName == name })]
+	contents := files.Contents{{Source: filepath.Join(folder, name), Destination: filepath.Join(wanted.Bindir, "waybill"), FileInfo: &files.ContentFileInfo{Mode: 0o755}}}
 	for _, c := range wanted.Contents {
 		source := c.Source
 		if source != "" {
@@ -59,7 +68,7 @@ func pack(t *testing.T, format string) (file string) {
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: wanted.PackageName, Arch: "amd64", Platform: "linux", Version: builtVersion, Maintainer: wanted.Maintainer,
 		Description: wanted.Description, Homepage: wanted.Homepage, License: wanted.License, Section: wanted.Section,
-		Overridables: nfpm.Overridables{Contents: contents, Scripts: nfpm.Scripts{PostInstall: scripts.PostInstall, PreRemove: scripts.PreRemove, PostRemove: scripts.PostRemove}},
+		Overridables: nfpm.Overridables{Contents: contents, Provides: wanted.Provides, Conflicts: wanted.Conflicts, Scripts: nfpm.Scripts{PostInstall: scripts.PostInstall, PreRemove: scripts.PreRemove, PostRemove: scripts.PostRemove}},
 	})
 	require.NoError(t, nfpm.PrepareForPackager(info, format))
 	packager, err := nfpm.Get(format)
@@ -71,15 +80,27 @@ func pack(t *testing.T, format string) (file string) {
 	return target.Name()
 }
 
-func TestThePackageOfDebianInstalls(t *testing.T) {
+func TestThePackagesOfDebianInstall(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip("THE PACKAGE OF DEBIAN IS NOT TESTED: there is no dpkg-deb")
+		t.Skip("THE PACKAGES OF DEBIAN ARE NOT TESTED: there is no dpkg-deb")
 	}
-	file := pack(t, "deb")
+	for name, says := range map[string][]string{
+		"waybill":     {"Package: waybill\n"},
+		"waybill-all": {"Package: waybill-all\n", "Provides: waybill\n", "Conflicts: waybill\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testDebian(t, name, says)
+		})
+	}
+}
+
+func testDebian(t *testing.T, name string, says []string) {
+	file := pack(t, name, "deb")
 	for listing, wanted := range map[string][]string{
 		"--contents": {"./usr/bin/waybill", "./usr/lib/systemd/system/waybill.service", "./usr/share/waybill/rules.yaml", "./usr/share/waybill/grafana.json", "./etc/waybill/"},
-		"--info":     {"Package: waybill", "Version: 1.2.3~test", "postinst", "prerm", "postrm"},
+		"--info":     append(says, "Version: 1.2.3~test", "postinst", "prerm", "postrm"),
 	} {
 		out, err := exec.CommandContext(t.Context(), "dpkg-deb", listing, file).CombinedOutput()
 		require.NoError(t, err, string(out))
@@ -90,9 +111,23 @@ func TestThePackageOfDebianInstalls(t *testing.T) {
 	system := filepath.Join(t.TempDir(), "system")
 	out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--extract", file, system).CombinedOutput()
 	require.NoError(t, err, string(out))
-	version, err := exec.CommandContext(t.Context(), filepath.Join(system, "usr/bin/waybill"), "version").CombinedOutput()
+	installed := filepath.Join(system, "usr/bin/waybill")
+	version, err := exec.CommandContext(t.Context(), installed, "version").CombinedOutput()
 	require.NoError(t, err, string(version))
 	require.Contains(t, string(version), builtVersion)
+	licences, err := exec.CommandContext(t.Context(), installed, "version", "--licenses").Output()
+	require.NoError(t, err)
+	texts, err := filepath.Glob(filepath.Join(system, "usr/share/doc/waybill/licenses*.txt"))
+	require.NoError(t, err)
+	slices.Sort(texts) // licenses-all.txt, licenses.txt
+	slices.Reverse(texts)
+	var packed strings.Builder
+	for _, text := range texts {
+		licence, err := os.ReadFile(text)
+		require.NoError(t, err)
+		packed.Write(licence)
+	}
+	require.Equal(t, packed.String(), string(licences))
 
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("THE UNIT IS NOT CHECKED AS IT IS INSTALLED: there is no systemd-analyze")
@@ -107,9 +142,11 @@ func TestThePackageOfDebianInstalls(t *testing.T) {
 	require.NotContains(t, string(out), "waybill.service", "%v", err)
 }
 
-func TestThePackageOfRedHatIsMade(t *testing.T) {
+func TestThePackagesOfRedHatAreMade(t *testing.T) {
 	t.Parallel()
-	require.Regexp(t, `waybill-1\.2\.3~test-1\.x86_64\.rpm$`, pack(t, "rpm"))
+	for name := range modules {
+		require.Regexp(t, `/`+name+`-1\.2\.3~test-1\.x86_64\.rpm$`, pack(t, name, "rpm"))
+	}
 }
 
 func TestScriptsOfThePackagesRunWhereThereIsNoSystemd(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,8 +12,11 @@ import (
 // root is the path of the repository.
 const root = "../../../../.."
 
-// folder has the program that the tests share, built as in the Dockerfile.
+// folder has the programs that the tests share, built as in the Dockerfile.
 var folder string
+
+// modules are those of the programs, by the names of their packages and images.
+var modules = map[string]string{"waybill": ".", "waybill-all": "sinks/all"}
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
@@ -20,7 +24,9 @@ func testMain(m *testing.M) int {
 	var err error
 	if folder, err = os.MkdirTemp("", "deploy"); err == nil {
 		defer os.RemoveAll(folder)
-		err = buildAsTheDockerfileDoes(filepath.Join(folder, "waybill"))
+		for name, module := range modules {
+			err = errors.Join(err, buildAsTheDockerfileDoes(module, filepath.Join(folder, name)))
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

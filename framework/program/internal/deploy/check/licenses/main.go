@@ -1,6 +1,7 @@
 // Licenses writes the licences of the modules that cmd/waybill links on the platforms of a
-// release. It fails if a module has no accepted licence. It is in this module so that users of
-// Waybill do not depend on the library that recognizes licences.
+// release, and those of the modules that only sinks/all/cmd/waybill links. It fails if a module has
+// no accepted licence. It is in this module so that users of Waybill do not depend on the library
+// that recognizes licences.
 package main
 
 import (
@@ -20,8 +21,7 @@ import (
 )
 
 var (
-	root      = "../../../../.." // the repository, from this module's folder
-	path      = root + "/framework/program/internal/licenses/licenses.txt"
+	root      = "../../../../.."            // the repository, from this module's folder
 	platforms = []string{"linux", "darwin"} // of .goreleaser.yaml
 	isLicense = regexp.MustCompile(`(?i)^((un)?licen[sc]e|copying|notice)(\.(md|txt)|-.*|$)`)
 )
@@ -33,6 +33,25 @@ func main() {
 }
 
 func run() error {
+	small, err := licensesOf(root)
+	if err != nil {
+		return err
+	}
+	small["Go's standard library"] = map[string]bool{filepath.Join(runtime.GOROOT(), "LICENSE"): true} //nolint:staticcheck // it runs where it is built
+	const head = "Waybill is under the MIT licence. The program waybill contains these modules:\n\n"
+	if err := write(root+"/framework/program/internal/licenses/licenses.txt", head, small); err != nil {
+		return err
+	}
+	all, err := licensesOf(root + "/sinks/all")
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(all, func(module string, files map[string]bool) bool { return maps.Equal(files, small[module]) })
+	return write(root+"/sinks/all/cmd/waybill/licenses.txt", "\nThe program with all kinds contains these modules, too:\n\n", all)
+}
+
+// write writes the names and the texts of the licences in files, by module.
+func write(path, head string, files map[string]map[string]bool) error {
 	names := make(map[string][]string) // names of licences by module
 	users := make(map[string][]string) // modules by the text of their licence, ignoring white space
 	texts := make(map[string]string)   // the same texts with the white space of one of the modules
@@ -48,11 +67,6 @@ func run() error {
 		}
 		return nil
 	}
-	files, err := licensesOf("./cmd/waybill")
-	if err != nil {
-		return err
-	}
-	files["Go's standard library"] = map[string]bool{filepath.Join(runtime.GOROOT(), "LICENSE"): true} //nolint:staticcheck // it runs where it is built
 	for _, module := range slices.Sorted(maps.Keys(files)) {
 		for _, file := range slices.Sorted(maps.Keys(files[module])) {
 			text, err := os.ReadFile(file)
@@ -69,7 +83,7 @@ func run() error {
 	}
 
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "Waybill is under the MIT licence. The program waybill contains these modules:\n\n")
+	out.WriteString(head)
 	for _, module := range slices.Sorted(maps.Keys(names)) {
 		slices.Sort(names[module])
 		fmt.Fprintf(&out, "%s: %s\n", module, strings.Join(slices.Compact(names[module]), ", "))
@@ -81,14 +95,14 @@ func run() error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// licensesOf returns the licence files of each module that a program links: those in the folders of
-// the linked packages, and in their parent folders up to the module's.
-func licensesOf(program string) (map[string]map[string]bool, error) {
+// licensesOf returns the licence files of each module that a module's program links: those in the
+// folders of the linked packages, and in their parent folders up to the module's.
+func licensesOf(folder string) (map[string]map[string]bool, error) {
 	found := make(map[string]map[string]bool)
 	for _, platform := range platforms {
-		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", program)
+		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/waybill")
 		list.Env = append(os.Environ(), "GOOS="+platform, "GOARCH=amd64", "CGO_ENABLED=0")
-		list.Dir, list.Stderr = root, os.Stderr
+		list.Dir, list.Stderr = folder, os.Stderr
 		packages, err := list.Output()
 		if err != nil {
 			return nil, err

@@ -65,16 +65,42 @@ func write(t *testing.T, text string) string {
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
+const docs = "../../../../docs"
+
+// pages are those of the kinds that cmd/waybill does not have, and the number of their examples.
+var pages = map[string]int{
+	"sinks-publisher.md": 3,
+}
+
 func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/sinks-publisher.md")
+	for page, examples := range pages {
+		text, err := os.ReadFile(filepath.Join(docs, page))
+		require.NoError(t, err)
+		blocks := yamlBlock.FindAllStringSubmatch(string(text), -1)
+		require.Len(t, blocks, examples, page)
+		for _, block := range blocks {
+			output, code := run(t, []string{"RABBITMQ_PASSWORD=secret one", "NATS_TOKEN=two", "REDIS_PASSWORD=three"},
+				"config", "check", "--offline", "-c", write(t, block[1]))
+			require.Zero(t, code, "%s\n%s", block[1], output)
+		}
+	}
+}
+
+func TestTheReferencesHaveAllKinds(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	output, code := run(t, nil, "docs", folder)
+	require.Zero(t, code, output)
+	files, err := os.ReadDir(folder)
 	require.NoError(t, err)
-	blocks := yamlBlock.FindAllStringSubmatch(string(page), -1)
-	require.Len(t, blocks, 3, "one entry for each kind")
-	for _, block := range blocks {
-		output, code := run(t, []string{"RABBITMQ_PASSWORD=secret one", "NATS_TOKEN=two", "REDIS_PASSWORD=three"},
-			"config", "check", "--offline", "-c", write(t, block[1]))
-		require.Zero(t, code, "%s\n%s", block[1], output)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		written, err := os.ReadFile(filepath.Join(folder, file.Name()))
+		require.NoError(t, err)
+		committed, err := os.ReadFile(filepath.Join(docs, file.Name()))
+		require.NoError(t, err)
+		require.Equal(t, string(committed), string(written), "run go generate ./framework/program")
 	}
 }
 
@@ -85,6 +111,15 @@ func TestTheSchemaHasTheKinds(t *testing.T) {
 	require.True(t, json.Valid([]byte(output)))
 	for _, kind := range []string{"rabbitmq", "nats", "redis", "http"} {
 		require.Contains(t, output, `"`+kind+`"`)
+	}
+}
+
+func TestLicencesOfAllModulesAreShown(t *testing.T) {
+	t.Parallel()
+	output, code := run(t, nil, "version", "--licenses")
+	require.Zero(t, code, output)
+	for _, module := range []string{"github.com/lib/pq: MIT\n", "github.com/nats-io/nats.go: Apache-2.0\n"} {
+		require.Contains(t, output, module)
 	}
 }
 
