@@ -1,0 +1,224 @@
+// Package access has the settings and errors that the sinks of AWS share: region, endpoint and credentials.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// DefaultTimeout is the default of Config.Timeout.
+const DefaultTimeout = 10 * time.Second
+
+// connections is how many idle connections to an endpoint are kept.
+const connections = 64
+
+// Config has the settings of a sink for its connection to AWS. Every zero field means what the SDK does without it:
+// it reads the environment, the files of ~/.aws, a web identity, and the metadata of containers and instances.
+type Config struct {
+	Region               string        `yaml:"region" doc:"Region of the service, such as eu-central-1. Default: AWS_REGION or that of the profile"`
+	Endpoint             string        `yaml:"endpoint" doc:"URL of the service, for emulators and private endpoints, such as http://127.0.0.1:5000. Default: that of the region"`
+	Profile              string        `yaml:"profile" doc:"Profile in the files of ~/.aws. Default: AWS_PROFILE or default"`
+	AccessKeyID          string        `yaml:"access_key_id" doc:"Id of an access key. Default: credentials that the SDK finds: variables, a profile, a web identity, or the role of the container or instance"`
+	SecretAccessKey      string        `yaml:"secret_access_key" secret:"true" doc:"Secret of the access key"`
+	SessionToken         string        `yaml:"session_token" secret:"true" doc:"Session token of a temporary access key"`
+	RoleARN              string        `yaml:"role_arn" doc:"Role that the sink assumes with its credentials, such as arn:aws:iam::123456789012:role/outbox"`
+	ExternalID           string        `yaml:"external_id" doc:"External id that the role's trust policy asks for"`
+	WebIdentityTokenFile string        `yaml:"web_identity_token_file" doc:"File with the token of an OIDC provider, with which the sink assumes the role. It is read again for each session. Default: AWS_WEB_IDENTITY_TOKEN_FILE"`
+	Timeout              time.Duration `yaml:"timeout" doc:"How long a request may take, with finding credentials. At least 100ms, and less than the sink's timeout"`
+}
+
+// SetDefaults sets Timeout to 10 s.
+func (c *Config) SetDefaults() {
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+}
+
+// Validate returns all mistakes, joined. Each begins with its key.
+func (c *Config) Validate() error {
+	var mistakes []error
+	mistake := func(text string) { mistakes = append(mistakes, errors.New(text)) }
+	if u, err := url.Parse(c.Endpoint); c.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		mistake("endpoint: is not a URL such as http://127.0.0.1:5000")
+	} else if c.Endpoint != "" && u.User != nil {
+		mistake("endpoint: has a user; use access_key_id and secret_access_key")
+	}
+	switch {
+	case c.AccessKeyID == "" && (c.SecretAccessKey != "" || c.SessionToken != ""):
+		mistake("access_key_id: is missing, but its secret is set")
+	case c.AccessKeyID != "" && c.SecretAccessKey == "":
+		mistake("secret_access_key: is missing, but access_key_id is set")
+	case c.AccessKeyID != "" && c.WebIdentityTokenFile != "":
+		mistake("web_identity_token_file: is given besides access_key_id; use one of them")
+	}
+	if c.RoleARN != "" && !strings.HasPrefix(c.RoleARN, "arn:") {
+		mistake("role_arn: is not an ARN such as arn:aws:iam::123456789012:role/outbox")
+	}
+	if c.RoleARN == "" && (c.ExternalID != "" || c.WebIdentityTokenFile != "") {
+		mistake("role_arn: is missing; external_id and web_identity_token_file are for it")
+	}
+	if c.ExternalID != "" && c.WebIdentityTokenFile != "" {
+		mistake("external_id: is for a role that is assumed without a web identity")
+	}
+	if c.Timeout < 100*time.Millisecond || c.Timeout > time.Hour {
+		mistake(fmt.Sprintf("timeout: %s is outside 100ms..1h", c.Timeout))
+	}
+	return errors.Join(mistakes...)
+}
+
+// Client makes the client of a service when it is needed first, and again after its credentials were refused, so that
+// rotated ones are found. Its methods are safe for concurrent use.
+type Client[C any] struct {
+	config Config
+	in     sinks.Instance
+	make   func(aws.Config) C
+	http   aws.HTTPClient
+
+	mu      sync.Mutex
+	current *session[C] // nil before the first call, and after credentials were refused
+}
+
+type session[C any] struct {
+	client      C
+	credentials aws.CredentialsProvider
+}
+
+// NewClient returns the client that make makes for a configuration. It connects to nothing.
+func NewClient[C any](in sinks.Instance, c Config, make func(aws.Config) C) *Client[C] {
+	return &Client[C]{config: c, in: in, make: make, http: newHTTPClient(in)}
+}
+
+func newHTTPClient(in sinks.Instance) aws.HTTPClient {
+	if in.HTTPClient != nil {
+		return in.HTTPClient
+	}
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = connections, connections
+		if in.Dial != nil {
+			t.DialContext = in.Dial
+		}
+	})
+}
+
+// Call calls a service with a client that has credentials, within the timeout. The SDK repeats nothing: the engine
+// does. The error of call is that of [Codes.Classify], and that of missing credentials is unavailable.
+func (c *Client[C]) Call(ctx context.Context, codes Codes, call func(ctx context.Context, client C) error) error {
+	bounded, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	s, err := c.session(bounded)
+	if err == nil {
+		_, err = s.credentials.Retrieve(bounded)
+	}
+	if err != nil {
+		c.forget(s)
+		err = sinks.Unavailable(fmt.Errorf("no credentials or region for AWS: %w", err))
+	} else if err = codes.Classify(call(bounded, s.client)); isRefused(err) {
+		c.forget(s)
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (c *Client[C]) session(ctx context.Context) (*session[C], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil {
+		return c.current, nil
+	}
+	loaded, err := c.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.current = &session[C]{c.make(loaded), loaded.Credentials}
+	return c.current, nil
+}
+
+// forget makes the next call find credentials again.
+func (c *Client[C]) forget(s *session[C]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == s {
+		c.current = nil
+	}
+}
+
+// load finds region and credentials. It retrieves none, and assumes no role yet.
+func (c *Client[C]) load(ctx context.Context) (aws.Config, error) {
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(c.http),
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+		config.WithAppID("waybill"),
+	}
+	if c.config.Region != "" {
+		options = append(options, config.WithRegion(c.config.Region))
+	}
+	if c.config.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(c.config.Profile))
+	}
+	if c.config.AccessKeyID != "" {
+		options = append(options, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(c.config.AccessKeyID, c.config.SecretAccessKey, c.config.SessionToken)))
+	}
+	loaded, err := config.LoadDefaultConfig(ctx, options...)
+	switch {
+	case err != nil:
+		return aws.Config{}, err
+	case loaded.Region == "":
+		return aws.Config{}, errors.New("region: is missing, in the configuration as in AWS_REGION and the profile")
+	}
+	if c.config.RoleARN != "" {
+		loaded.Credentials = aws.NewCredentialsCache(c.role(sts.NewFromConfig(loaded)))
+	}
+	if c.config.Endpoint != "" { // after the client of STS has been made, which has another one
+		loaded.BaseEndpoint = &c.config.Endpoint
+	}
+	return loaded, nil
+}
+
+func (c *Client[C]) role(client *sts.Client) aws.CredentialsProvider {
+	name := "waybill-" + sessionName(c.in.Name)
+	if c.config.WebIdentityTokenFile != "" {
+		return stscreds.NewWebIdentityRoleProvider(client, c.config.RoleARN, stscreds.IdentityTokenFile(c.config.WebIdentityTokenFile),
+			func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = name })
+	}
+	return stscreds.NewAssumeRoleProvider(client, c.config.RoleARN, func(o *stscreds.AssumeRoleOptions) {
+		o.RoleSessionName = name
+		if c.config.ExternalID != "" {
+			o.ExternalID = &c.config.ExternalID
+		}
+	})
+}
+
+// sessionName returns a text with only the characters of a session of a role: STS, AssumeRole, RoleSessionName.
+func sessionName(name string) string {
+	legal := strings.Map(func(r rune) rune {
+		if r < 'a' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') || r > 'z' {
+			return '-'
+		}
+		return r
+	}, name)
+	return legal[:min(len(legal), 50)]
+}
+
+// Idle closes the connections that are not in use.
+func (c *Client[C]) Idle() {
+	if closer, ok := c.http.(interface{ CloseIdleConnections() }); ok && c.in.HTTPClient == nil {
+		closer.CloseIdleConnections()
+	}
+}

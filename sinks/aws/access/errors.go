@@ -1,0 +1,118 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// Pause is how long a throttled sink waits. The services count in seconds, and say nothing about when to come again.
+const Pause = time.Second
+
+// Codes say what the error codes of a service mean, besides those that all services have.
+type Codes map[string]sinks.Class
+
+// refused are the codes of credentials that are not accepted, of all services: "Common Errors" in their references.
+var refused = map[string]bool{
+	"ExpiredToken": true, "ExpiredTokenException": true, "InvalidClientTokenId": true, "UnrecognizedClientException": true,
+	"InvalidAccessKeyId": true, "SignatureDoesNotMatch": true, "InvalidSignatureException": true, "IncompleteSignature": true,
+	"IncompleteSignatureException": true, "MissingAuthenticationToken": true, "MissingAuthenticationTokenException": true,
+	"AuthFailure": true, "RequestExpired": true, "RequestTimeTooSkewed": true, "InvalidSecurity": true, "InvalidToken": true,
+}
+
+// common are the codes of all services that are about the sink and not about the notification.
+var common = Codes{
+	"AccessDenied": sinks.ClassUnavailable, "AccessDeniedException": sinks.ClassUnavailable, "AuthorizationError": sinks.ClassUnavailable,
+	"NotAuthorized": sinks.ClassUnavailable, "UnauthorizedOperation": sinks.ClassUnavailable, "OptInRequired": sinks.ClassUnavailable,
+	"InvalidAction": sinks.ClassUnavailable, "UnknownOperationException": sinks.ClassUnavailable, "UnsupportedOperation": sinks.ClassUnavailable,
+	"MissingAction": sinks.ClassUnavailable, "MissingParameter": sinks.ClassUnavailable, "InternalFailure": sinks.ClassUnavailable,
+	"InternalError": sinks.ClassUnavailable, "InternalException": sinks.ClassUnavailable, "ServiceUnavailable": sinks.ClassUnavailable,
+}
+
+// Answers are the rows of the reference that all services share.
+var Answers = []sinks.Answer{
+	{Says: "ThrottlingException, Throttling, RequestThrottled, SlowDown, KMS.ThrottlingException and the like", Means: "throttled for a second; entries of a batch are tried again three times before"},
+	{Says: "AccessDenied, AuthorizationError, OptInRequired; ExpiredToken, InvalidClientTokenId, UnrecognizedClientException, SignatureDoesNotMatch, RequestExpired; no credentials, no region", Means: "unavailable; credentials are found again"},
+	{Says: "KMS.DisabledException, KMS.NotFoundException, KMS.AccessDeniedException, KMS.InvalidStateException and the like", Means: "unavailable"},
+	{Says: "HTTP 5xx, InternalFailure, ServiceUnavailable; an answer that is not the service's; the connection cannot be made or is lost; no answer within `timeout`", Means: "unavailable"},
+	{Says: "any other code", Means: "transient"},
+}
+
+// Class returns the class of an error code. server reports whether the service blames itself.
+func (c Codes) Class(code string, server bool) sinks.Class {
+	plain := strings.TrimPrefix(code, "AWS.SimpleQueueService.") // a prefix of the old protocol, which some errors keep
+	if _, throttled := retry.DefaultThrottleErrorCodes[plain]; throttled || strings.HasSuffix(plain, "ThrottlingException") || plain == "KmsThrottled" {
+		return sinks.ClassThrottled
+	}
+	if class, known := c[plain]; known {
+		return class
+	}
+	if class, known := common[plain]; known {
+		return class
+	}
+	if server || refused[plain] || strings.HasPrefix(strings.ToUpper(plain), "KMS") {
+		return sinks.ClassUnavailable
+	}
+	return sinks.ClassTransient
+}
+
+// Error returns an error of a class that has a code, and the service's message as the answer.
+func (c Codes) Error(code, message string, server bool) error {
+	return withClass(c.Class(code, server), sinks.WithAnswer(&codeError{code}, message))
+}
+
+// codeError is the code of a service's error.
+type codeError struct{ code string }
+
+func (e *codeError) Error() string { return e.code }
+
+// Classify returns an error of a call with its class, and nil for nil. An error that already has a class keeps it.
+func (c Codes) Classify(err error) error {
+	var (
+		classed *sinks.Error
+		answer  smithy.APIError
+		answers *smithyhttp.ResponseError
+		params  *smithy.InvalidParamsError
+	)
+	switch {
+	case err == nil || errors.As(err, &classed):
+		return err
+	case errors.As(err, &params):
+		return sinks.Invalid(err)
+	case errors.As(err, &answer):
+		server := answer.ErrorFault() == smithy.FaultServer
+		if errors.As(err, &answers) {
+			server = server || answers.HTTPStatusCode() >= 500
+		}
+		return c.Error(answer.ErrorCode(), answer.ErrorMessage(), server)
+	}
+	return sinks.Unavailable(err)
+}
+
+func withClass(class sinks.Class, err error) error {
+	if class == sinks.ClassThrottled {
+		return sinks.Throttled(time.Now().Add(Pause), err)
+	}
+	return &sinks.Error{Class: class, Err: err}
+}
+
+// isRefused reports whether the service does not accept the credentials.
+func isRefused(err error) bool {
+	var e *codeError
+	return errors.As(err, &e) && refused[e.code]
+}
+
+// Unchecked returns the error of a health check, with the right that it needs if that is missing.
+func Unchecked(right string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("check, which needs the right %s: %w", right, err)
+}

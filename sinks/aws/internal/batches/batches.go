@@ -1,0 +1,96 @@
+// Package batches sends entries in requests that keep a service's limits, and settles each entry.
+package batches
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/waybill-go/waybill/sinks"
+)
+
+// tries is how often an entry is sent that the service throttled, or failed for reasons of the service.
+const tries = 4
+
+// pause is how long the first pause between tries takes on average. Each one is twice as long as the one before.
+var pause = 100 * time.Millisecond
+
+// Limits are those of a request.
+type Limits struct{ Entries, Bytes int }
+
+// Entry is an entry of a request, and its place in the batch.
+type Entry[E any] struct {
+	Value E
+	Bytes int
+	Index int
+}
+
+// Send sends entries, and writes the result of each to its place in results. send sends one request and returns a
+// result for each entry, or an error if the service refused the request as a whole.
+//
+// An entry that was throttled or failed in the service is sent again a few times, and holds back no other. If a
+// request is refused for what is in it, its entries are sent in halves, so that only the guilty one fails.
+func Send[E any](ctx context.Context, entries []Entry[E], limits Limits, results []sinks.Result, send func(context.Context, []E) ([]sinks.Result, error)) {
+	for len(entries) > 0 {
+		n := fitting(entries, limits)
+		again := request(ctx, entries[:n], results, send)
+		for try := 1; len(again) > 0 && try < tries && wait(ctx, try); try++ {
+			again = request(ctx, again, results, send)
+		}
+		entries = entries[n:]
+	}
+}
+
+// fitting returns how many of the first entries fit into a request, at least 1.
+func fitting[E any](entries []Entry[E], limits Limits) (n int) {
+	for bytes := 0; n < len(entries) && n < limits.Entries; n++ {
+		if bytes += entries[n].Bytes; bytes > limits.Bytes && n > 0 {
+			break
+		}
+	}
+	return n
+}
+
+// request sends a request, and returns the entries that should be sent again.
+func request[E any](ctx context.Context, entries []Entry[E], results []sinks.Result, send func(context.Context, []E) ([]sinks.Result, error)) (again []Entry[E]) {
+	values := make([]E, len(entries))
+	for i, e := range entries {
+		values[i] = e.Value
+	}
+	settled, err := send(ctx, values)
+	if err != nil && len(entries) > 1 && isAboutContent(err) {
+		half := len(entries) / 2
+		again = request(ctx, entries[:half], results, send)
+		return append(again, request(ctx, entries[half:], results, send)...)
+	}
+	for i, e := range entries {
+		if err != nil {
+			results[e.Index] = sinks.Result{Err: err}
+			continue
+		}
+		results[e.Index] = settled[i]
+		if class, _ := sinks.Classify(settled[i].Err); settled[i].Err != nil && (class == sinks.ClassThrottled || class == sinks.ClassUnavailable) {
+			again = append(again, e)
+		}
+	}
+	return again
+}
+
+// isAboutContent reports whether another request could be accepted where this one was refused.
+func isAboutContent(err error) bool {
+	class, _ := sinks.Classify(err)
+	return class == sinks.ClassPermanent || class == sinks.ClassInvalid || class == sinks.ClassTransient
+}
+
+// wait reports whether there is time for another try.
+func wait(ctx context.Context, try int) bool {
+	d := pause << (try - 1)
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
