@@ -137,7 +137,7 @@ func TestStoresOfTheProgramReachItsSinks(t *testing.T) {
 	file := writeFile(t, "database: sqlite:a.db\nsinks:\n  a: {kind: kafka, with: {brokers: [b:1], topic: t, large: {store: s3://bucket}}}\nroutes: {\"*\": [a]}\n")
 	r := own(t.Context(), []Option{Stores(map[string]sinks.OpenStore{"s3": openNothing})}, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "sinks.a.with: large.store: s3://bucket cannot be opened")
+	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with.large.store: s3://bucket cannot be opened")
 	r = own(t.Context(), []Option{Stores(map[string]sinks.OpenStore{"gs": openNothing})}, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with.large.store: this program has no store for s3://; it has gs.")

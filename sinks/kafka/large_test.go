@@ -211,7 +211,7 @@ func TestALargeCollectionIsStored(t *testing.T) {
 	require.NotContains(t, headersOf(record), kafka.HeaderType)
 	at, err := large.ParsePointer(record.Value)
 	require.NoError(t, err)
-	require.Equal(t, large.Pointer{Bucket: "bucket", Key: "events/" + c.ID}, at)
+	require.Equal(t, large.Pointer{Scheme: large.SchemeS3, Bucket: "bucket", Key: "events/" + c.ID}, at)
 	record.Value, err = folder.Get(t.Context(), at)
 	require.NoError(t, err)
 	require.True(t, bytes.HasPrefix(record.Value, []byte("[")))

@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// AttributeSize is the name of the attribute or header of a message with a pointer. Its value is the size of the stored
-// body in bytes, in decimal. Amazon's extended clients recognize the message by it.
+// AttributeSize is the name of the attribute or header of a message with a pointer, by which Amazon's extended clients
+// recognize it. Its value is the size of the stored body in bytes, in decimal.
 const AttributeSize = "ExtendedPayloadSize"
 
 // Config has the settings of a sink, which are below "large". The zero value stores nothing.
@@ -85,8 +85,7 @@ type Bodies struct {
 	above int
 }
 
-// Open opens the store; nil if the configuration has none. limit is the size of the largest body that the destination
-// accepts, and the default of Above.
+// Open opens the store; nil if the configuration has none. limit is that of Validate, and the default of Above.
 func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
 	if !c.Enabled() {
 		return nil, nil
@@ -108,12 +107,11 @@ func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
 	return &Bodies{store, in.Name, above}, nil
 }
 
-// IsLarge reports whether a body is to be stored.
+// IsLarge reports whether a body must be stored.
 func (b *Bodies) IsLarge(body []byte) bool { return b != nil && len(body) > b.above }
 
-// Put stores the body of a notification, and returns the pointer that is sent instead. A repeated delivery replaces the
-// object. An error has the class of the delivery, unless ctx was cancelled. A store that takes all the time is
-// unavailable.
+// Put stores the body of a notification, and returns the pointer that is sent instead, as [sinks.ObjectStore] does. An
+// error has a class, unless ctx was cancelled. A store that takes all the time is unavailable.
 func (b *Bodies) Put(ctx context.Context, id string, body []byte) (pointer []byte, err error) {
 	pointer, err = b.store.Put(ctx, objectName(b.sink, id), body)
 	var classed *sinks.Error

@@ -53,8 +53,8 @@ func TestAStoreThatTheProgramLacksIsAMistake(t *testing.T) {
 	refuse := func(sinks.Instance, *url.URL) (sinks.ObjectStore, error) {
 		return nil, errors.New("the bucket has no name")
 	}
-	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"gs": refuse, "az": refuse}}, limit)
-	require.ErrorContains(t, err, "no store for s3://; it has az, gs.")
+	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"gs": refuse, "b2": refuse}}, limit)
+	require.ErrorContains(t, err, "no store for s3://; it has b2, gs.")
 	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"s3": refuse}}, limit)
 	require.EqualError(t, err, "large.store: the bucket has no name")
 }
@@ -124,6 +124,22 @@ func TestErrorsOfAStoreHaveAClass(t *testing.T) {
 	require.EqualError(t, bodies.CheckHealth(t.Context()), "large.store: unavailable: no bucket")
 }
 
+func TestAPointerIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]large.Pointer{
+		`["software.amazon.payloadoffloading.PayloadS3Pointer",{"s3BucketName":"b","s3Key":"k/1"}]`: {Scheme: large.SchemeS3, Bucket: "b", Key: "k/1"},
+		`["waybill.GCSPointer",{"bucket":"b","object":"k/1"}]`:                                      {Scheme: large.SchemeGS, Bucket: "b", Key: "k/1"},
+	} {
+		got, err := large.ParsePointer([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, text, string(got.JSON()))
+	}
+	legacy, err := large.ParsePointer([]byte(`["com.amazon.sqs.javamessaging.MessageS3Pointer", {"s3BucketName": "b", "s3Key": "k"}]`))
+	require.NoError(t, err)
+	require.Equal(t, large.Pointer{Scheme: large.SchemeS3, Bucket: "b", Key: "k"}, legacy)
+}
+
 func TestAConsumerFetchesTheBody(t *testing.T) {
 	t.Parallel()
 	var folder largetest.Folder
@@ -142,7 +158,7 @@ func TestAConsumerFetchesTheBody(t *testing.T) {
 	require.Contains(t, e.Metadata, large.AttributeSize, "an envelope is not changed")
 
 	gone := *e
-	gone.Payload = large.Pointer{Bucket: "bucket", Key: "other"}.JSON()
+	gone.Payload = large.Pointer{Scheme: large.SchemeS3, Bucket: "bucket", Key: "other"}.JSON()
 	_, err = large.Fetch(t.Context(), &gone, folder.Get)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	for _, wrong := range []string{``, `{}`, `[]`, `["a"]`, `["a",{}]`, `["a",{"s3BucketName":"b"}]`, `["a",{"s3BucketName":"b","s3Key":"k"},1]`, `[1,{"s3BucketName":"b","s3Key":"k"}]`} {

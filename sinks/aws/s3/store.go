@@ -84,7 +84,7 @@ func Open(in sinks.Instance, address *url.URL) (sinks.ObjectStore, error) {
 
 // Put implements [sinks.ObjectStore].
 func (s *store) Put(ctx context.Context, name string, body []byte) (pointer []byte, err error) {
-	at := large.Pointer{Bucket: s.bucket, Key: s.prefix + name}
+	at := large.Pointer{Scheme: large.SchemeS3, Bucket: s.bucket, Key: s.prefix + name}
 	err = s.call(ctx, func(ctx context.Context, client *s3.Client) error {
 		_, err := client.PutObject(ctx, &s3.PutObjectInput{Bucket: &at.Bucket, Key: &at.Key, Body: bytes.NewReader(body)})
 		return err

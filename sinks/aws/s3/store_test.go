@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -38,14 +38,15 @@ func open(t *testing.T, address string) sinks.ObjectStore {
 }
 
 // newBucket makes a bucket in moto.
-func newBucket(t *testing.T, name string) *s3.Client {
+func newBucket(t *testing.T) (name string, client *s3.Client) {
 	t.Helper()
-	client := s3.NewFromConfig(awstest.Config(awstest.Moto(t)), func(o *s3.Options) { o.UsePathStyle = true })
+	name = fmt.Sprintf("waybill-%x", rand.Uint64())
+	client = s3.NewFromConfig(awstest.Config(awstest.Moto(t)), func(o *s3.Options) { o.UsePathStyle = true })
 	_, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{
 		Bucket: &name, CreateBucketConfiguration: &types.CreateBucketConfiguration{LocationConstraint: awstest.Region},
 	})
 	require.NoError(t, err)
-	return client
+	return name, client
 }
 
 func addressOf(bucket, endpoint string) string {
@@ -54,13 +55,13 @@ func addressOf(bucket, endpoint string) string {
 
 func TestAnObjectIsStoredAndReplaced(t *testing.T) {
 	t.Parallel()
-	client := newBucket(t, "replaced")
-	s := open(t, addressOf("replaced", awstest.Moto(t)))
+	bucket, client := newBucket(t)
+	s := open(t, addressOf(bucket, awstest.Moto(t)))
 	require.NoError(t, s.CheckHealth(t.Context()))
 	for _, body := range []string{"first", "", strings.Repeat("\x00\xff", 1<<20)} {
 		pointer, err := s.Put(t.Context(), "events/an-id", []byte(body))
 		require.NoError(t, err)
-		require.Equal(t, `["software.amazon.payloadoffloading.PayloadS3Pointer",{"s3BucketName":"replaced","s3Key":"shop/outbox/events/an-id"}]`, string(pointer))
+		require.Equal(t, `["software.amazon.payloadoffloading.PayloadS3Pointer",{"s3BucketName":"`+bucket+`","s3Key":"shop/outbox/events/an-id"}]`, string(pointer))
 		at, err := large.ParsePointer(pointer)
 		require.NoError(t, err)
 		object, err := client.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &at.Bucket, Key: &at.Key})
@@ -74,10 +75,10 @@ func TestAnObjectIsStoredAndReplaced(t *testing.T) {
 
 func TestAStoreThatDoesNotWorkIsUnavailable(t *testing.T) {
 	t.Parallel()
-	newBucket(t, "works")
+	bucket, _ := newBucket(t)
 	moto := awstest.Moto(t)
 	proxy := awstest.NewProxy(t, moto)
-	s := open(t, addressOf("works", proxy.URL))
+	s := open(t, addressOf(bucket, proxy.URL))
 	for name, fault := range map[string]struct {
 		awstest.Fault
 		want sinks.Class
@@ -101,7 +102,7 @@ func TestAStoreThatDoesNotWorkIsUnavailable(t *testing.T) {
 			_, err := s.Put(t.Context(), "id", []byte("body"))
 			class, _ := sinks.Classify(err)
 			require.Equal(t, fault.want, class, "%v", err)
-			require.ErrorContains(t, err, "s3 works: ")
+			require.ErrorContains(t, err, "s3 "+bucket+": ")
 			proxy.Break(nil)
 			_, err = s.Put(t.Context(), "id", []byte("body"))
 			require.NoError(t, err)
@@ -163,7 +164,7 @@ func TestMistakesInAnAddress(t *testing.T) {
 		"s3://b":                        `"b" is not the name`,
 		"s3://bucket/a%20b":             "the prefix may have up to 500 letters",
 		"s3://bucket/a#b":               "the prefix may have",
-		"s3://bucket?regoin=x":          "regoin: is unknown or there twice; the parameters are endpoint, profile, region and role_arn",
+		"s3://bucket?zone=x":          "zone: is unknown or there twice; the parameters are endpoint, profile, region and role_arn",
 		"s3://bucket?region=a&region=b": "region: is unknown or there twice",
 		"s3://bucket?endpoint=nowhere":  "endpoint: is not a URL",
 		"s3://bucket?role_arn=admin":    "role_arn: is not an ARN",
@@ -178,8 +179,9 @@ func TestMistakesInAnAddress(t *testing.T) {
 
 // receive is a consumer with Amazon's extended client for Python.
 const receive = `
-import sys, boto3, sqs_extended_client
-endpoint, region, queue = sys.argv[1:]
+import boto3, sqs_extended_client
+from sys import argv
+_, endpoint, region, queue = argv
 session = boto3.session.Session(region_name=region)
 sqs = session.client("sqs", endpoint_url=endpoint)
 sqs.s3_client = boto3.client("s3", endpoint_url=endpoint, region_name=region)
@@ -191,10 +193,10 @@ print(got["Body"], sorted(got["MessageAttributes"]), end="")
 func TestAmazonsExtendedClientReadsALargeMessage(t *testing.T) {
 	t.Parallel()
 	moto := awstest.Moto(t)
-	newBucket(t, "extended")
-	queue, err := sqs.NewFromConfig(awstest.Config(moto)).CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("extended")})
+	bucket, _ := newBucket(t)
+	queue, err := sqs.NewFromConfig(awstest.Config(moto)).CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &bucket})
 	require.NoError(t, err)
-	c := sqssink.Config{Queue: *queue.QueueUrl, Large: large.Config{Store: addressOf("extended", moto), Above: "1KiB"}}
+	c := sqssink.Config{Queue: *queue.QueueUrl, Large: large.Config{Store: addressOf(bucket, moto), Above: "1KiB"}}
 	c.Access.Region, c.Access.Endpoint = awstest.Region, moto
 	sink, err := sqssink.New(sinks.Instance{Name: "events", Stores: map[string]sinks.OpenStore{"s3": store.Open}}, c)
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func (b bucket) Put(ctx context.Context, name string, body []byte) ([]byte, erro
 		return nil, err
 	}
 	b.in.Puts.Add(1)
-	return large.Pointer{Bucket: b.name, Key: name}.JSON(), os.WriteFile(file, body, 0o600)
+	return large.Pointer{Scheme: large.SchemeS3, Bucket: b.name, Key: name}.JSON(), os.WriteFile(file, body, 0o600)
 }
 
 func (b bucket) CheckHealth(ctx context.Context) error {
