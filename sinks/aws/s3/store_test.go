@@ -164,7 +164,7 @@ func TestMistakesInAnAddress(t *testing.T) {
 		"s3://b":                        `"b" is not the name`,
 		"s3://bucket/a%20b":             "the prefix may have up to 500 letters",
 		"s3://bucket/a#b":               "the prefix may have",
-		"s3://bucket?zone=x":          "zone: is unknown or there twice; the parameters are endpoint, profile, region and role_arn",
+		"s3://bucket?zone=x":            "zone: is unknown or there twice; the parameters are endpoint, profile, region and role_arn",
 		"s3://bucket?region=a&region=b": "region: is unknown or there twice",
 		"s3://bucket?endpoint=nowhere":  "endpoint: is not a URL",
 		"s3://bucket?role_arn=admin":    "role_arn: is not an ARN",
