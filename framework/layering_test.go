@@ -82,7 +82,7 @@ var layers = []layer{
 	{"sinks/internal/redact", nil},
 	{"sinks/internal/retryafter", nil},
 	{"sinks/encoding", []string{"sinks", "sinks/internal/certificates", "sinks/internal/line", "sinks/internal/redact", "sinks/internal/retryafter", "framework/notification", "serializer", "serializer/*"}},
-	{"sinks/large", []string{"sinks"}},
+	{"sinks/large", []string{"sinks", "framework/notification"}},
 	{"sinks/*", []string{"sinks", "sinks/encoding", "sinks/large", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/envelope", "sinks/internal/line", "sinks/internal/naming", "sinks/internal/redact", "sinks/internal/retryafter", "framework/notification", "registry"}},
 	{"framework/source/*", []string{"framework/store", "framework/notification", "framework/internal/pace", "sinks/*"}},
 	{"framework/outbox", []string{"framework/internal/failpoint", "framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},

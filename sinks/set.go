@@ -143,7 +143,10 @@ func (k Kind) Build(in Instance, decode func(config any) error) (sink Sink, err 
 			sink, err = nil, fmt.Errorf("the constructor of the kind %s panicked: %v", k.Name, p)
 		}
 	}()
-	return k.build(in, config)
+	if sink, err = k.build(in, config); err != nil {
+		return nil, err // the constructor may return a typed nil
+	}
+	return sink, nil
 }
 
 // Set is the kinds that a configuration can use. It is immutable and safe for concurrent use. A nil

@@ -118,3 +118,14 @@ func TestTheKindGoBuildsTheProgramsSinkOrAnAbsentOne(t *testing.T) {
 	class, _ := sinks.Classify(err)
 	require.Equal(t, sinks.ClassUnavailable, class, "no delivery becomes dead because of it")
 }
+
+func TestAConstructorThatFailsReturnsNoSink(t *testing.T) {
+	kind := sinks.NewKind("a", "", func(sinks.Instance, settings) (sinks.Sink, error) {
+		var none *taken
+		return none, errors.New("no")
+	})
+	sink, err := kind.Build(sinks.Instance{}, func(any) error { return nil })
+	require.EqualError(t, err, "no")
+	require.Nil(t, sink)
+	require.True(t, sink == nil, "it is not a nil pointer in an interface either")
+}

@@ -28,6 +28,8 @@ type Options struct {
 	// HTTPClient and Dial are passed to every sink; see [sinks.Instance].
 	HTTPClient *http.Client
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
+	// Stores open the object stores of sinks, by the schemes of their addresses; see [sinks.Instance].
+	Stores map[string]sinks.OpenStore
 	// Middleware and Hooks apply to every sink; see [forwarder.Sink].
 	Middleware []message.HandlerMiddleware
 	Hooks      forwarder.Hooks
@@ -51,5 +53,6 @@ func (c *Config) instance(name string) sinks.Instance {
 	o := c.options
 	return sinks.Instance{
 		Name: name, Logger: o.Logger.With("sink", name), Types: o.Types, Contracts: lazily(c.contracts), HTTPClient: o.HTTPClient, Dial: o.Dial,
+		Stores: o.Stores,
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -132,6 +134,22 @@ func Dial(dial func(ctx context.Context, network, address string) (net.Conn, err
 	}
 }
 
+// Stores adds object stores for bodies that are too large for a message, by the schemes of their
+// addresses, such as s3. Schemes must be unique.
+func Stores(stores map[string]sinks.OpenStore) Option {
+	return func(p *parts) {
+		for _, scheme := range slices.Sorted(maps.Keys(stores)) {
+			switch _, taken := p.Stores[scheme]; {
+			case taken:
+				p.mistakes = append(p.mistakes, fmt.Errorf("the store %s:// is supplied twice", scheme))
+			case stores[scheme] == nil:
+				p.mistakes = append(p.mistakes, fmt.Errorf("the constructor of the store %s:// is nil", scheme))
+			}
+			p.Stores[scheme] = stores[scheme]
+		}
+	}
+}
+
 // once sets an option that may be given once only.
 func once[T comparable](p *parts, what string, field *T, value T) {
 	var none T
@@ -146,6 +164,7 @@ func errTwice(what string) error { return fmt.Errorf("the options give the progr
 // partsOf applies the options, and adds the built-in kinds.
 func partsOf(options []Option) (*parts, error) {
 	p := &parts{
+		Options:   config.Options{Stores: make(map[string]sinks.OpenStore)},
 		supplied:  make(map[string]func(sinks.Instance) (sinks.Sink, error)),
 		functions: make(map[string][]function.Handler),
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"testing"
 
@@ -114,15 +115,32 @@ func TestMistakesInOptionsAreReported(t *testing.T) {
 	r := own(t.Context(), []Option{
 		Kinds(httpsink.Kind(), sinks.Kind{Name: "empty"}), Sink("a", supplied(nil)), Sink("a", supplied(nil)), Sink("b", nil),
 		Types(registry.New()), Types(registry.New()), Licenses("MIT"), Licenses("MIT"), Hooks(forwarder.Hooks{}), Hooks(forwarder.Hooks{}), HTTPClient(&http.Client{}), HTTPClient(&http.Client{}),
+		Stores(map[string]sinks.OpenStore{"s3": openNothing, "gs": nil}), Stores(map[string]sinks.OpenStore{"s3": openNothing}),
 		Middleware(nil), nil,
 	}, "version")
 	require.Equal(t, exitFailed, r.code)
 	for _, want := range []string{
 		`two sink kinds have the same name: "http"`, `"empty" has no constructor: make it with NewKind`, `the sink "a" is supplied twice`, `the constructor of the sink "b" is nil`,
-		"a registry of types twice", "licences twice", "hooks twice", "an HTTP client twice", "a middleware is nil", "an option is nil",
+		"a registry of types twice", "licences twice", "hooks twice", "an HTTP client twice", "a middleware is nil",
+		"the store s3:// is supplied twice", "the constructor of the store gs:// is nil", "an option is nil",
 	} {
 		require.Contains(t, r.stderr, want)
 	}
+}
+
+func openNothing(_ sinks.Instance, address *url.URL) (sinks.ObjectStore, error) {
+	return nil, fmt.Errorf("%s cannot be opened", address)
+}
+
+func TestStoresOfTheProgramReachItsSinks(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "database: sqlite:a.db\nsinks:\n  a: {kind: kafka, with: {brokers: [b:1], topic: t, large: {store: s3://bucket}}}\nroutes: {\"*\": [a]}\n")
+	r := own(t.Context(), []Option{Stores(map[string]sinks.OpenStore{"s3": openNothing})}, "config", "check", "-c", file)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with.large.store: s3://bucket cannot be opened")
+	r = own(t.Context(), []Option{Stores(map[string]sinks.OpenStore{"gs": openNothing})}, "config", "check", "-c", file)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with.large.store: this program has no store for s3://; it has gs.")
 }
 
 func TestConstructorsThatReturnNilAreMistakes(t *testing.T) {

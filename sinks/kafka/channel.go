@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"strings"
+
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
@@ -38,7 +40,11 @@ func (c *Config) Channel() sinks.Channel {
 		channel.Text += " Headers are those of CloudEvents 1.0 in binary mode."
 		channel.Headers = append(cloudevents.Headers(eventHeaderPrefix), sinks.Header{Name: headerContentType, Text: "Content type of the payload."})
 	}
+	if len(c.Tombstones) > 0 {
+		channel.Text += " The value is null for " + strings.Join(c.Tombstones, ", ") + ", which deletes the key from a compacted topic."
+	}
 	c.Encoding.Describe(&channel)
+	c.Large.Describe(&channel)
 	return channel
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
+	"github.com/waybill-go/waybill/sinks/large"
 )
 
 // Names of an event's headers: CloudEvents 1.0.2, Kafka Protocol Binding, section 3.2.3.
@@ -38,7 +39,7 @@ func eventHeaders(e *notification.Envelope, source, contentType string) []kgo.Re
 		contentType = cloudevents.ContentType(e.Metadata, cloudevents.IsString)
 	}
 	h.add(headerContentType, contentType)
-	for _, name := range []string{notification.MetadataTraceparent, notification.MetadataTracestate} {
+	for _, name := range []string{notification.MetadataTraceparent, notification.MetadataTracestate, large.AttributeSize} {
 		if value := e.Metadata.Get(name); value != "" {
 			h.add(name, value)
 		}

@@ -58,6 +58,9 @@ func (s *Sink) publicationsOf(ctx context.Context, c *sinks.Collection) ([]*publ
 		if err := s.prepareFor(ctx, topic, p); err != nil {
 			return nil, err
 		}
+		if s.store(ctx, []*publication{p}); p.err != nil {
+			return nil, p.err
+		}
 		p.record.Headers = slices.DeleteFunc(p.record.Headers, func(h kgo.RecordHeader) bool { return h.Key == HeaderType || h.Key == HeaderVersion })
 		return []*publication{p}, nil
 	}

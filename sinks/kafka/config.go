@@ -12,10 +12,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
+	"github.com/waybill-go/waybill/sinks/large"
 )
 
 // Values of Config.Acks.
@@ -73,6 +75,8 @@ type Config struct {
 	Source          string          `yaml:"source" doc:"URI of the publisher in cloudevents-binary, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
 	Collection      string          `yaml:"collection" enum:"records,array" doc:"How the notifications that collect puts together are written: records (a record for each, all in one call) or array (one record, whose key is the group and whose value is a JSON array of whole notifications), which needs format: json"`
 	Encoding        encoding.Config `yaml:"encoding" doc:"Payloads in Avro, JSON Schema or Protobuf, with the id of their schema in a schema registry"`
+	Tombstones      []string        `yaml:"tombstones" doc:"Types whose records have null as their value instead of the payload, so that a compacted topic deletes their key, such as customer.erased, or customer.* for all that begin with customer. A notification of them without a key is dead. Default: none"`
+	Large           large.Config    `yaml:"large" doc:"Store for values that are too large for a record, which then has a pointer to the value"`
 	SASL            connection.SASL `yaml:"sasl"`
 	TLS             connection.TLS  `yaml:"tls"`
 
@@ -132,6 +136,8 @@ func (c *Config) validate() error {
 		c.validateLimits(),
 		c.validateFormat(),
 		c.validateCollection(),
+		c.validateTombstones(),
+		c.Large.Validate(c.MaxMessageBytes),
 		c.Encoding.Validate(),
 		c.validateExactlyOnce(),
 	)
@@ -220,6 +226,26 @@ func (c *Config) validateCollection() error {
 		return fmt.Errorf("collection: %s is one array of notifications, which has no schema; with encoding use %s", CollectionArray, CollectionRecords)
 	}
 	return nil
+}
+
+func (c *Config) validateTombstones() error {
+	if len(c.Tombstones) > 0 && c.Collection == CollectionArray {
+		return fmt.Errorf("tombstones: a record with an array of notifications deletes no key; use collection: %s", CollectionRecords)
+	}
+	for _, pattern := range c.Tombstones {
+		if err := notification.ValidateType(strings.TrimSuffix(pattern, ".*")); err != nil {
+			return fmt.Errorf("tombstones: %q: write a type or the beginning of types followed by .*: %w", pattern, err)
+		}
+	}
+	return nil
+}
+
+// isTombstone reports whether records of a type have the value null.
+func (c *Config) isTombstone(typ string) bool {
+	return slices.ContainsFunc(c.Tombstones, func(pattern string) bool {
+		prefix, several := strings.CutSuffix(pattern, "*")
+		return typ == pattern || several && strings.HasPrefix(typ, prefix)
+	})
 }
 
 func (c *Config) validateExactlyOnce() error {

@@ -19,6 +19,8 @@ var (
 	ErrTopic = errors.New("topic cannot be used")
 	// ErrTooLarge means that a record is larger than max_message_bytes.
 	ErrTooLarge = errors.New("record is too large")
+	// ErrTombstone means that a notification whose type is in tombstones has no key.
+	ErrTombstone = errors.New("a tombstone needs a key, because a null value without one deletes nothing")
 	// ErrTimestamp means that the client cannot write the time at which a notification occurred, because it
 	// counts nanoseconds: from 1677-09-21 to 2262-04-11.
 	ErrTimestamp = errors.New("occurred_on cannot be a record's timestamp")
@@ -157,8 +159,9 @@ var diagnoses = []diagnosis{
 
 	{err: kerr.InvalidTopicException, fault: topicNameFault, hint: "correct the topic's name; see the broker's log for what is wrong with it"},
 
-	{err: ErrTooLarge, fault: unsentFault, hint: "raise max_message_bytes and the topic's max.message.bytes"},
+	{err: ErrTooLarge, fault: unsentFault, hint: "raise max_message_bytes and the topic's max.message.bytes, or set large.store"},
 	{err: ErrTimestamp, fault: unsentFault},
+	{err: ErrTombstone, fault: unsentFault, hint: "publish it with a key, or remove its type from tombstones"},
 	{err: kerr.MessageTooLarge, fault: recordFault, hint: "raise the topic's max.message.bytes"},
 	{err: kerr.RecordListTooLarge, fault: recordFault, hint: "raise the topic's segment.bytes"},
 	{err: kerr.InvalidRecord, fault: recordFault, hint: "a compacted topic accepts no record without a key"},

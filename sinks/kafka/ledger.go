@@ -33,7 +33,11 @@ const (
 // transactionTimeout returns the time after which the brokers abort a transaction whose client
 // is gone and was not replaced. It is longer than a round's last delivery and its commit take.
 func (c *Config) transactionTimeout() time.Duration {
-	return min(max(minTransactionTimeout, 3*c.Timeout), maxTransactionTimeout)
+	timeouts := time.Duration(3)
+	if c.Large.Enabled() {
+		timeouts++ // a round can wait for the store after it has begun
+	}
+	return min(max(minTransactionTimeout, timeouts*c.Timeout), maxTransactionTimeout)
 }
 
 // Transacts reports whether exactly_once is on.
@@ -198,7 +202,7 @@ func (l *ledger) begin() error {
 // one, the transaction is lost.
 func (l *ledger) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	s := l.sink
-	publications, list := s.publications(ctx, batch) // which may wait for a schema registry
+	publications, list := s.publications(ctx, batch) // which may wait for a schema registry or a store
 	if err := l.begin(); err != nil {
 		return sinks.Failed(batch, err)
 	}

@@ -26,6 +26,8 @@ type publication struct {
 	// encoding.
 	encoded     []byte
 	contentType string
+	tombstone   bool       // the value is null
+	large       bool       // the value must be stored, and a pointer written
 	record      kgo.Record // has the partition and the offset when it is stored
 
 	previous *publication // the previous record of the key, which must be stored first
@@ -44,8 +46,11 @@ func (p *publication) fill(topic, source string) {
 	if p.encoded != nil {
 		p.record.Value = p.encoded
 	}
-	if p.record.Value == nil {
-		p.record.Value = []byte{} // null would delete the key from a compacted topic
+	switch {
+	case p.tombstone:
+		p.record.Value = nil // null deletes the key from a compacted topic
+	case p.record.Value == nil:
+		p.record.Value = []byte{}
 	}
 	if e.Key != "" {
 		p.record.Key = []byte(e.Key)

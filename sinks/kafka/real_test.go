@@ -34,6 +34,7 @@ func TestARealCluster(t *testing.T) {
 		"an unknown topic from data is transient":            testAnUnknownTopicFromDataIsTransient,
 		"a new topic is found after a restart":               testANewTopicIsFoundAfterABrokersRestart,
 		"a compacted topic accepts no record without a key":  testARecordWithoutAKeyIsPermanentOnACompactedTopic,
+		"a tombstone deletes its key":                        func(t *testing.T, c *kafkatest.Cluster) { testATombstoneDeletesItsKey(t, c) },
 		"a deleted topic is unavailable":                     testADeletedTopicIsUnavailable,
 		"CheckHealth reflects the state of the broker":       testCheckHealthReflectsTheStateOfTheBroker,
 		"a ledger commits records and note together":         testALedgerCommitsRecordsAndNoteTogether,

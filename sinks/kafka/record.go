@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
+	"github.com/waybill-go/waybill/sinks/large"
 )
 
 // Record is a record that a consumer has read, with any client library.
@@ -42,7 +43,9 @@ func Headers[H ~struct {
 }
 
 // Envelope converts a record that the sink wrote, in any of its formats, back to the envelope.
-// It recognizes the format by the headers. The payload is the record's value, not a copy.
+// It recognizes the format by the headers. The payload is the record's value, not a copy; nil for a
+// tombstone. If the value was too large for a record, the payload is a pointer to it, and the metadata has
+// [large.AttributeSize]: pass the envelope to [large.Fetch].
 //
 // For a record in [FormatBinary], metadata has the names of the CloudEvents attributes, such
 // as correlationid for correlation-id. There is always a content-type; it is application/json
@@ -149,7 +152,7 @@ func (h *headerReader) event(e *notification.Envelope) {
 			addMetadata(e, extension, h.texts[name])
 		}
 	}
-	for _, name := range []string{headerContentType, notification.MetadataTraceparent, notification.MetadataTracestate} {
+	for _, name := range []string{headerContentType, notification.MetadataTraceparent, notification.MetadataTracestate, large.AttributeSize} {
 		if text := h.texts[name]; text != "" {
 			addMetadata(e, name, text)
 		}

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -18,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
+	"github.com/waybill-go/waybill/sinks/large"
 )
 
 // batchSize is the largest number of deliveries in a batch. Larger ones were no faster, and a
@@ -57,6 +61,8 @@ type Sink struct {
 	open   func(life context.Context) client
 	// encoder encodes payloads; nil if they are written as they are.
 	encoder *encoding.Encoder
+	// large stores values that are too large for a record; nil if there is no store.
+	large *large.Bodies
 
 	mu      sync.Mutex
 	closed  bool
@@ -130,6 +136,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 			return nil, err
 		}
 	}
+	if s.large, err = c.Large.Open(in, c.MaxMessageBytes); err != nil {
+		return nil, err
+	}
 	s.limits = sinks.BatchLimits{Size: batchSize, Ordered: true}
 	s.open = s.franz.open
 	if c.Library != nil {
@@ -188,6 +197,7 @@ func (s *Sink) publications(ctx context.Context, batch []*notification.Delivery)
 		}
 		p.err = s.prepare(ctx, p)
 	}
+	s.store(ctx, list)
 	return all, list
 }
 
@@ -195,8 +205,8 @@ func (s *Sink) publications(ctx context.Context, batch []*notification.Delivery)
 // unavailable error if a delivery could not be made. If brokers create requested topics, this
 // creates the topic, as the first delivery would. If the topic comes from data, CheckHealth
 // only checks that the cluster answers. With exactly_once it also checks the cluster's
-// transactions and the positions topic, which may be missing, and with encoding whether the
-// schema registry answers.
+// transactions and the positions topic, which may be missing, with encoding whether the
+// schema registry answers, and with large whether the store accepts bodies.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -216,6 +226,9 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 		if err := s.encoder.CheckHealth(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.large.CheckHealth(ctx); err != nil {
+		return err
 	}
 	if s.config.ExactlyOnce {
 		return s.checkLedgers(ctx)
@@ -318,12 +331,16 @@ func (s *Sink) prepare(ctx context.Context, p *publication) error {
 	return s.prepareFor(ctx, topic, p)
 }
 
-// prepareFor makes the publication's record for a topic.
+// prepareFor makes the publication's record for a topic. If it is large, store makes it fit.
 func (s *Sink) prepareFor(ctx context.Context, topic string, p *publication) error {
 	if at := p.envelope.OccurredOn; at.Before(firstTimestamp) || at.After(lastTimestamp) {
 		return classify(s.origin(), topic, fmt.Errorf("%w: it is %s, outside of %s to %s", ErrTimestamp, at.UTC().Format(time.RFC3339), firstTimestamp.Format(time.DateOnly), lastTimestamp.Format(time.DateOnly)))
 	}
-	if s.encoder != nil {
+	p.tombstone = s.config.isTombstone(p.envelope.Type)
+	if p.tombstone && p.envelope.Key == "" {
+		return classify(s.origin(), topic, fmt.Errorf("%w: the type is %s", ErrTombstone, p.envelope.Type))
+	}
+	if s.encoder != nil && !p.tombstone {
 		var err error
 		if p.encoded, err = s.encoder.Encode(ctx, topic, p.envelope); err != nil {
 			return err
@@ -331,10 +348,53 @@ func (s *Sink) prepareFor(ctx context.Context, topic string, p *publication) err
 		p.contentType = s.encoder.ContentType()
 	}
 	p.fill(topic, s.config.Source)
+	err := s.checkSize(p)
+	p.large = s.large.IsLarge(p.record.Value) || err != nil && s.large != nil && !p.tombstone
+	if p.large {
+		return nil
+	}
+	return err
+}
+
+func (s *Sink) checkSize(p *publication) error {
 	if n := p.size(); n > s.config.MaxMessageBytes {
-		return classify(s.origin(), topic, fmt.Errorf("%w: it takes %d bytes, max_message_bytes is %d", ErrTooLarge, n, s.config.MaxMessageBytes))
+		return classify(s.origin(), p.topic, fmt.Errorf("%w: it takes %d bytes, max_message_bytes is %d", ErrTooLarge, n, s.config.MaxMessageBytes))
 	}
 	return nil
+}
+
+// storesAtOnce is how many bodies a batch stores in parallel.
+const storesAtOnce = 8
+
+// store stores the values of the large records in a list, and writes pointers in their place. It takes
+// no longer than the configured timeout, so that the others can still be written.
+func (s *Sink) store(ctx context.Context, list []*publication) {
+	if s.large == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	var storing errgroup.Group
+	storing.SetLimit(storesAtOnce)
+	for _, p := range list {
+		if p.large && p.err == nil {
+			storing.Go(func() error {
+				p.err = s.storeOne(ctx, p)
+				return nil
+			})
+		}
+	}
+	_ = storing.Wait()
+}
+
+func (s *Sink) storeOne(ctx context.Context, p *publication) error {
+	pointer, err := s.large.Put(ctx, p.envelope.ID, p.record.Value)
+	if err != nil {
+		return err
+	}
+	p.record.Headers = append(p.record.Headers, kgo.RecordHeader{Key: large.AttributeSize, Value: strconv.AppendInt(nil, int64(len(p.record.Value)), 10)})
+	p.record.Value = pointer
+	return s.checkSize(p)
 }
 
 // limit returns a context for a call of the client, which ends after the configured timeout or

@@ -19,14 +19,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// AttributeSize is the name of the attribute or header of a message with a pointer. Its value is the size of the stored
-// body in bytes, in decimal. Amazon's extended clients recognize the message by it.
+// AttributeSize is the name of the attribute or header of a message with a pointer, by which Amazon's extended clients
+// recognize it. Its value is the size of the stored body in bytes, in decimal.
 const AttributeSize = "ExtendedPayloadSize"
 
 // Config has the settings of a sink, which are below "large". The zero value stores nothing.
 type Config struct {
 	Store string `yaml:"store" doc:"Object store for bodies that are too large for a message, such as s3://bucket/prefix or gs://bucket/prefix. The message then has a pointer to the body. Rules of the bucket must delete the objects, which the sink never does. Default: such notifications are dead"`
-	Above string `yaml:"above" doc:"Size above which a body is stored, in bytes or with a unit, such as 200KiB. Default: the largest one that the destination accepts"`
+	Above string `yaml:"above" doc:"Size above which a body is stored, such as 200KiB; 0 stores every body. Units are B, KiB and MiB. Default: the largest one that the destination accepts"`
 }
 
 // Enabled reports whether bodies are stored.
@@ -71,6 +71,13 @@ func (c Config) address() (*url.URL, error) {
 	return address, nil
 }
 
+// Describe adds the header of a pointer to the description of a channel.
+func (c Config) Describe(its *sinks.Channel) {
+	if c.Enabled() {
+		its.Headers = append(its.Headers, sinks.Header{Name: AttributeSize, Text: "Size of the body, which is stored at the place that the message names instead.", Optional: true})
+	}
+}
+
 // Bodies stores the large bodies of a sink. nil stores none. Its methods are safe for concurrent use.
 type Bodies struct {
 	store sinks.ObjectStore
@@ -78,24 +85,20 @@ type Bodies struct {
 	above int
 }
 
-// Open opens the store; nil if the configuration has none. limit is the size of the largest body that the destination
-// accepts, and the default of Above.
+// Open opens the store; nil if the configuration has none. limit is that of Validate, and the default of Above.
 func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
 	if !c.Enabled() {
 		return nil, nil
 	}
-	address, err := c.address()
-	if err != nil {
+	address, wrongAddress := c.address()
+	above, wrongSize := c.above(limit)
+	if err := errors.Join(wrongAddress, wrongSize); err != nil {
 		return nil, err
 	}
 	open, known := in.Stores[address.Scheme]
 	if !known {
 		return nil, fmt.Errorf("large.store: this program has no store for %s://; it has %s. The command of sinks/all has s3 and gs",
 			address.Scheme, cmp.Or(strings.Join(slices.Sorted(maps.Keys(in.Stores)), ", "), "none"))
-	}
-	above, err := c.above(limit)
-	if err != nil {
-		return nil, err
 	}
 	store, err := open(in, address)
 	if err != nil {
@@ -104,17 +107,24 @@ func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
 	return &Bodies{store, in.Name, above}, nil
 }
 
-// IsLarge reports whether a body is to be stored.
+// IsLarge reports whether a body must be stored.
 func (b *Bodies) IsLarge(body []byte) bool { return b != nil && len(body) > b.above }
 
-// Put stores the body of a notification, and returns the pointer that is sent instead. A repeated delivery replaces the
-// object.
+// Put stores the body of a notification, and returns the pointer that is sent instead, as [sinks.ObjectStore] does. An
+// error has a class, unless ctx was cancelled. A store that takes all the time is unavailable.
 func (b *Bodies) Put(ctx context.Context, id string, body []byte) (pointer []byte, err error) {
 	pointer, err = b.store.Put(ctx, objectName(b.sink, id), body)
-	if err != nil {
-		return nil, fmt.Errorf("large body: %w", err)
+	var classed *sinks.Error
+	switch {
+	case err == nil:
+		return pointer, nil
+	case errors.As(err, &classed), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
+		err = sinks.Unavailable(err)
+	default:
+		err = sinks.Transient(err)
 	}
-	return pointer, nil
+	return nil, fmt.Errorf("large body: %w", err)
 }
 
 // CheckHealth checks the store; nil has none.
@@ -122,12 +132,15 @@ func (b *Bodies) CheckHealth(ctx context.Context) error {
 	if b == nil {
 		return nil
 	}
-	return b.store.CheckHealth(ctx)
+	if err := b.store.CheckHealth(ctx); err != nil {
+		return fmt.Errorf("large.store: %w", err)
+	}
+	return nil
 }
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$`)
 
-// objectName returns the name of a notification's object. Ids may have characters that an object's name cannot have.
+// objectName returns the name of a notification's object. An id can have characters that the name of an object cannot.
 func objectName(sink, id string) string {
 	if !plain.MatchString(id) {
 		sum := sha256.Sum256([]byte(id))
