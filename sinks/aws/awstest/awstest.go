@@ -208,10 +208,15 @@ func (p *Proxy) Break(f Fault) {
 	p.fault.Store(&f)
 }
 
-// Refuse answers every request with an error of AWS's JSON protocols.
+// Refuse answers every request with an error, in the protocol of the request: the query protocol or JSON.
 func Refuse(status int, code string) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the connection can be used again
+		if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `<ErrorResponse><Error><Code>%s</Code><Message>because of a test</Message></Error></ErrorResponse>`, code)
+			return true
+		}
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, `{"__type":"com.amazonaws#%s","message":"because of a test"}`, code)
