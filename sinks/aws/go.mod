@@ -11,7 +11,9 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sqs v1.53.0
 	github.com/aws/aws-sdk-go-v2/service/sts v1.52.0
 	github.com/aws/smithy-go v1.28.9
+	github.com/stretchr/testify v1.12.1
 	github.com/waybill-go/waybill v0.0.0
+	go.yaml.in/yaml/v3 v3.0.6
 )
 
 require (
@@ -25,6 +27,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sso v1.39.5 // indirect
 	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.5 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 )
 
 replace github.com/waybill-go/waybill => ../..

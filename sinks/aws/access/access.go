@@ -127,7 +127,7 @@ func (c *Client[C]) Call(ctx context.Context, codes Codes, call func(ctx context
 	if err != nil {
 		c.forget(s)
 		err = sinks.Unavailable(fmt.Errorf("no credentials or region for AWS: %w", err))
-	} else if err = codes.Classify(call(bounded, s.client)); isRefused(err) {
+	} else if err = codes.Classify(call(bounded, s.client)); refused[CodeOf(err)] {
 		c.forget(s)
 	}
 	if err != nil && ctx.Err() != nil {

@@ -104,10 +104,13 @@ func withClass(class sinks.Class, err error) error {
 	return &sinks.Error{Class: class, Err: err}
 }
 
-// isRefused reports whether the service does not accept the credentials.
-func isRefused(err error) bool {
+// CodeOf returns the code in an error of [Client.Call]; "" if the service did not answer.
+func CodeOf(err error) string {
 	var e *codeError
-	return errors.As(err, &e) && refused[e.code]
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.code
 }
 
 // IsDenied reports whether the service accepts the credentials, but not that they do this.

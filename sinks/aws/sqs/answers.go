@@ -57,3 +57,9 @@ func refusal(code, message string, server bool) error {
 func isTooLarge(code, message string) bool {
 	return code == "InvalidParameterValue" && strings.Contains(message, "must be shorter than")
 }
+
+// isMissing reports whether there is no queue at a URL.
+func isMissing(err error) bool {
+	code := access.CodeOf(err)
+	return strings.HasSuffix(code, "QueueDoesNotExist") || strings.HasSuffix(code, "NonExistentQueue")
+}

@@ -160,7 +160,9 @@ func (s *Sink) send(ctx context.Context, queue string, entries []types.SendMessa
 		return refused(err)
 	})
 	if err != nil {
-		s.urls.Delete(queue) // it may have been made again elsewhere
+		if isMissing(err) {
+			s.urls.Delete(queue) // it may have been made again elsewhere
+		}
 		return nil, fmt.Errorf("sqs %s: %w", nameOf(queue), err)
 	}
 	return outcomes(nameOf(queue), entries, output), nil
