@@ -113,12 +113,6 @@ func CodeOf(err error) string {
 	return e.code
 }
 
-// IsDenied reports whether the service accepts the credentials, but not that they do this.
-func IsDenied(err error) bool {
-	var e *codeError
-	return errors.As(err, &e) && (e.code == "AccessDeniedException" || e.code == "AccessDenied")
-}
-
 // Unchecked returns the error of a health check, with the right that it needs if that is missing.
 func Unchecked(right string, err error) error {
 	if err == nil {
