@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -23,6 +24,9 @@ import (
 
 // DefaultTimeout is the default of Config.Timeout.
 const DefaultTimeout = 10 * time.Second
+
+// ErrClosed means that the sink is closed.
+var ErrClosed = errors.New("the sink is closed")
 
 // connections is how many idle connections to an endpoint are kept.
 const connections = 64
@@ -87,7 +91,8 @@ type Client[C any] struct {
 	config Config
 	in     sinks.Instance
 	make   func(aws.Config) C
-	http   aws.HTTPClient
+	life   context.Context // ends with Close
+	end    context.CancelFunc
 
 	mu      sync.Mutex
 	current *session[C] // nil before the first call, and after credentials were refused
@@ -96,23 +101,23 @@ type Client[C any] struct {
 type session[C any] struct {
 	client      C
 	credentials aws.CredentialsProvider
+	http        *http.Client // nil if the program gave it
+	ended       atomic.Bool
+}
+
+// end closes the connections that are not in use. Calls in flight close theirs.
+func (s *session[C]) end() {
+	s.ended.Store(true)
+	if s.http != nil {
+		s.http.CloseIdleConnections()
+	}
 }
 
 // NewClient returns the client that make makes for a configuration. It connects to nothing.
 func NewClient[C any](in sinks.Instance, c Config, make func(aws.Config) C) *Client[C] {
-	return &Client[C]{config: c, in: in, make: make, http: newHTTPClient(in)}
-}
-
-func newHTTPClient(in sinks.Instance) aws.HTTPClient {
-	if in.HTTPClient != nil {
-		return in.HTTPClient
-	}
-	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.MaxIdleConns, t.MaxIdleConnsPerHost = connections, connections
-		if in.Dial != nil {
-			t.DialContext = in.Dial
-		}
-	})
+	client := &Client[C]{config: c, in: in, make: make}
+	client.life, client.end = context.WithCancel(context.Background())
+	return client
 }
 
 // Call calls a service with a client that has credentials, within the timeout. The SDK repeats nothing: the engine
@@ -120,20 +125,42 @@ func newHTTPClient(in sinks.Instance) aws.HTTPClient {
 func (c *Client[C]) Call(ctx context.Context, codes Codes, call func(ctx context.Context, client C) error) error {
 	bounded, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	s, err := c.session(bounded)
-	if err == nil {
-		_, err = s.credentials.Retrieve(bounded)
-	}
-	if err != nil {
-		c.forget(s)
-		err = sinks.Unavailable(fmt.Errorf("no credentials or region for AWS: %w", err))
-	} else if err = codes.Classify(call(bounded, s.client)); refused[CodeOf(err)] {
-		c.forget(s)
-	}
-	if err != nil && ctx.Err() != nil {
+	defer context.AfterFunc(c.life, cancel)()
+	err := c.call(bounded, codes, call)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case c.life.Err() != nil:
+		return sinks.Unavailable(ErrClosed)
 	}
 	return err
+}
+
+func (c *Client[C]) call(ctx context.Context, codes Codes, call func(ctx context.Context, client C) error) error {
+	s, err := c.session(ctx)
+	if err != nil {
+		return unfound(err)
+	}
+	defer func() {
+		if s.ended.Load() {
+			s.end()
+		}
+	}()
+	if _, err := s.credentials.Retrieve(ctx); err != nil {
+		c.forget(s)
+		return unfound(err)
+	}
+	err = codes.Classify(call(ctx, s.client))
+	if refused[CodeOf(err)] {
+		c.forget(s)
+	}
+	return err
+}
+
+func unfound(err error) error {
+	return sinks.Unavailable(fmt.Errorf("no credentials or region for AWS: %w", err))
 }
 
 func (c *Client[C]) session(ctx context.Context) (*session[C], error) {
@@ -146,8 +173,14 @@ func (c *Client[C]) session(ctx context.Context) (*session[C], error) {
 	if err != nil {
 		return nil, err
 	}
-	c.current = &session[C]{c.make(loaded), loaded.Credentials}
-	return c.current, nil
+	s := &session[C]{credentials: loaded.Credentials}
+	s.http, _ = loaded.HTTPClient.(*http.Client)
+	if c.in.HTTPClient != nil {
+		s.http = nil
+	}
+	s.client = c.make(loaded)
+	c.current = s
+	return s, nil
 }
 
 // forget makes the next call find credentials again.
@@ -157,12 +190,23 @@ func (c *Client[C]) forget(s *session[C]) {
 	if c.current == s {
 		c.current = nil
 	}
+	s.end()
+}
+
+// Close ends the calls in flight, and closes the connections.
+func (c *Client[C]) Close() {
+	c.end()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil {
+		c.current.end()
+	}
 }
 
 // load finds region and credentials. It retrieves none, and assumes no role yet.
 func (c *Client[C]) load(ctx context.Context) (aws.Config, error) {
 	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(c.http),
+		config.WithHTTPClient(c.http()),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 		config.WithAppID("waybill"),
 	}
@@ -181,6 +225,12 @@ func (c *Client[C]) load(ctx context.Context) (aws.Config, error) {
 		return aws.Config{}, err
 	case loaded.Region == "":
 		return aws.Config{}, errors.New("region: is missing, in the configuration as in AWS_REGION and the profile")
+	}
+	if buildable, ok := loaded.HTTPClient.(*awshttp.BuildableClient); ok { // which cannot close its connections
+		loaded.HTTPClient = &http.Client{
+			Transport:     buildable.GetTransport(),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
 	if c.config.RoleARN != "" {
 		loaded.Credentials = aws.NewCredentialsCache(c.role(sts.NewFromConfig(loaded)))
@@ -226,9 +276,15 @@ func sessionName(name string) string {
 	return legal[:min(len(legal), 50)]
 }
 
-// Idle closes the connections that are not in use.
-func (c *Client[C]) Idle() {
-	if closer, ok := c.http.(interface{ CloseIdleConnections() }); ok && c.in.HTTPClient == nil {
-		closer.CloseIdleConnections()
+// http returns the client with which the SDK begins. It adds the certificates of AWS_CA_BUNDLE.
+func (c *Client[C]) http() aws.HTTPClient {
+	if c.in.HTTPClient != nil {
+		return c.in.HTTPClient
 	}
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = connections, connections
+		if c.in.Dial != nil {
+			t.DialContext = c.in.Dial
+		}
+	})
 }

@@ -2,7 +2,9 @@
 package awstest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -184,10 +187,7 @@ func NewProxy(t testing.TB, server string) *Proxy {
 		t.Fatal(err)
 	}
 	p := new(Proxy)
-	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // which the signature covers
-	}}
+	forward := forwardTo(to)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if fault := p.fault.Load(); fault != nil && (*fault)(w, r) {
 			return
@@ -197,6 +197,35 @@ func NewProxy(t testing.TB, server string) *Proxy {
 	t.Cleanup(front.Close)
 	p.URL = front.URL
 	return p
+}
+
+func forwardTo(server *url.URL) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(server)
+			r.Out.Host = r.In.Host // which the signature covers
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+}
+
+// InTurn returns the URL of a proxy that lets a server answer one request at a time, until the test ends. moto's streams
+// lose records otherwise: two threads give them one sequence number.
+func InTurn(t testing.TB, server string) string {
+	t.Helper()
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var turn sync.Mutex
+	forward := forwardTo(to)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		turn.Lock()
+		defer turn.Unlock()
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
 }
 
 // Break makes requests go through a fault; nil ends it.
@@ -247,4 +276,39 @@ func Hang(_ http.ResponseWriter, r *http.Request) bool {
 	_, _ = io.Copy(io.Discard, r.Body) // the server notices the end of a connection only then
 	<-r.Context().Done()
 	return true
+}
+
+// Edit passes a request of a JSON protocol to a server, after edit has changed what it asks, and its answer, after the
+// function that edit returns has changed that. A request for which edit returns nil is not spoiled.
+func Edit(server string, edit func(request map[string]any) (answer func(map[string]any))) Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		text, _ := io.ReadAll(r.Body) // a request that ends is answered in vain
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		var request, answer map[string]any
+		if json.Unmarshal(text, &request) != nil {
+			return false
+		}
+		change := edit(request)
+		if change == nil {
+			return false
+		}
+		text, _ = json.Marshal(request) // never fails for what was JSON
+		edited, err := http.NewRequestWithContext(r.Context(), r.Method, server+r.URL.Path, bytes.NewReader(text))
+		if err != nil {
+			return false
+		}
+		edited.Header = r.Header.Clone()
+		response, err := http.DefaultClient.Do(edited)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&answer) == nil {
+			change(answer)
+		}
+		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
+		w.WriteHeader(response.StatusCode)
+		_ = json.NewEncoder(w).Encode(answer)
+		return true
+	}
 }

@@ -1,7 +1,9 @@
 package awstest
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -32,8 +34,15 @@ func NewQueue(t testing.TB, server, name string, attributes map[string]string) *
 	return q
 }
 
-// Take receives and deletes all messages of the queue, in the order in which the queue gives them. Those of a FIFO queue
-// whose group has earlier ones come when these are deleted.
+// Delete deletes the queue.
+func (q *Queue) Delete(t testing.TB) {
+	t.Helper()
+	if _, err := q.client.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: &q.URL}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Take receives and deletes all messages of the queue, in the order in which they come.
 func (q *Queue) Take(t testing.TB) (all []types.Message) {
 	t.Helper()
 	for {
@@ -54,6 +63,16 @@ func (q *Queue) Take(t testing.TB) (all []types.Message) {
 		}
 		all = append(all, out.Messages...)
 	}
+}
+
+// Sort sorts the messages of a FIFO queue of ElasticMQ by their sequence numbers, since groups come in any order. Those of
+// moto have random ones, and come in order.
+func Sort(all []types.Message) []types.Message {
+	slices.SortFunc(all, func(a, b types.Message) int {
+		x, y := a.Attributes["SequenceNumber"], b.Attributes["SequenceNumber"]
+		return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
+	return all
 }
 
 // Envelope returns the notification in a message of the format payload.

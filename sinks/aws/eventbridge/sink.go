@@ -264,8 +264,8 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	return s.check(ctx, s.config.Bus)
 }
 
-// Close closes idle connections.
+// Close ends the calls in flight, and closes the connections.
 func (s *Sink) Close(context.Context) error {
-	s.client.Idle()
+	s.client.Close()
 	return nil
 }

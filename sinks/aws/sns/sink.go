@@ -248,8 +248,8 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	}))
 }
 
-// Close closes idle connections.
+// Close ends the calls in flight, and closes the connections.
 func (s *Sink) Close(context.Context) error {
-	s.client.Idle()
+	s.client.Close()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,8 @@ type Subject struct {
 	New func(t *testing.T) (settings string, received func(t *testing.T) []notification.Envelope)
 	// Refused makes the n-th delivery, which the sink or the service never accepts.
 	Refused func(n int) *notification.Delivery
+	// Partly is a fault that lets the service have some entries of a request, and answers that it failed for the others.
+	Partly awstest.Fault
 	// Ordered reports whether the destination keeps the order of a key.
 	Ordered bool
 }
@@ -153,7 +156,7 @@ func (s Subject) testStorm(t *testing.T) {
 	proxy := awstest.NewProxy(t, s.Server)
 	settings, received := s.New(t)
 	sink := build(t, s.Kind, sinks.Instance{}, proxy.URL, "2s", settings)
-	var faults []awstest.Fault
+	faults := []awstest.Fault{s.Partly, s.Partly, s.Partly, s.Partly}
 	for _, some := range outages(s.Server) {
 		faults = append(faults, some[:len(some)-1]...) // without those that take time
 	}
@@ -236,4 +239,26 @@ func (s Subject) testCredentials(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.NoError(t, err, "they are found when they are there")
+}
+
+// Drain measures how many deliveries a sink makes in batches of a size from 8 goroutines.
+func Drain(b *testing.B, sink sinks.Batcher, size int) {
+	b.Helper()
+	b.ReportAllocs()
+	var n atomic.Int64
+	b.SetParallelism(8 / min(8, runtime.GOMAXPROCS(0)))
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			batch := make([]*notification.Delivery, size)
+			for i := range batch {
+				batch[i] = sinktest.NewDelivery(int(n.Add(1)))
+			}
+			for _, result := range sink.DeliverBatch(b.Context(), batch) {
+				if result.Err != nil {
+					b.Error(result.Err)
+				}
+			}
+		}
+	})
+	b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "deliveries/s")
 }
