@@ -237,8 +237,18 @@ func (c *Client[C]) load(ctx context.Context) (aws.Config, error) {
 	}
 	if c.config.Endpoint != "" { // after the client of STS has been made, which has another one
 		loaded.BaseEndpoint = &c.config.Endpoint
+		loaded.ConfigSources = append([]any{ownEndpoint{}}, loaded.ConfigSources...)
 	}
 	return loaded, nil
+}
+
+// ownEndpoint keeps a client from using the endpoint of a service in the environment or in a profile, such as
+// AWS_ENDPOINT_URL_SQS, which it prefers to BaseEndpoint.
+type ownEndpoint struct{}
+
+// GetIgnoreConfiguredEndpoints implements an interface of the SDK.
+func (ownEndpoint) GetIgnoreConfiguredEndpoints(context.Context) (ignore, found bool, _ error) {
+	return true, true, nil
 }
 
 func (c *Client[C]) role(client *sts.Client) aws.CredentialsProvider {

@@ -34,6 +34,7 @@ var common = Codes{
 	"InvalidAction": sinks.ClassUnavailable, "UnknownOperationException": sinks.ClassUnavailable, "UnsupportedOperation": sinks.ClassUnavailable,
 	"MissingAction": sinks.ClassUnavailable, "MissingParameter": sinks.ClassUnavailable, "InternalFailure": sinks.ClassUnavailable,
 	"InternalError": sinks.ClassUnavailable, "InternalException": sinks.ClassUnavailable, "ServiceUnavailable": sinks.ClassUnavailable,
+	"UnknownError": sinks.ClassUnavailable, // the SDK's name for an answer without a code, such as that of a proxy
 }
 
 // Answers are the rows of the reference that all services share.

@@ -68,6 +68,16 @@ func Moto(t testing.TB) string {
 	return moto
 }
 
+// Python returns the path of a Python with the library boto3, which moto uses. It skips the test if moto is not installed.
+func Python(t testing.TB) string {
+	t.Helper()
+	program, err := installed("moto/bin/python", "")
+	if err != nil {
+		t.Skip("moto is not installed: .ci/test-clouds installs it")
+	}
+	return program
+}
+
 // ElasticMQ starts a server for SQS, and returns its URL. It skips the test if it is not installed.
 func ElasticMQ(t testing.TB) string {
 	t.Helper()
@@ -237,10 +247,15 @@ func (p *Proxy) Break(f Fault) {
 	p.fault.Store(&f)
 }
 
-// Refuse answers every request with an error of AWS's JSON protocols.
+// Refuse answers every request with an error, in the protocol of the request: the query protocol or JSON.
 func Refuse(status int, code string) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the connection can be used again
+		if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `<ErrorResponse><Error><Code>%s</Code><Message>because of a test</Message></Error></ErrorResponse>`, code)
+			return true
+		}
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, `{"__type":"com.amazonaws#%s","message":"because of a test"}`, code)

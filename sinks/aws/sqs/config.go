@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
+	"github.com/waybill-go/waybill/sinks/aws/internal/batches"
 	"github.com/waybill-go/waybill/sinks/internal/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
@@ -18,9 +18,7 @@ import (
 // Limits of SQS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 const (
 	maxEntries = 10
-	maxBytes   = 1 << 20 // of a message, and of a request
-	// moreAttributes is how many attributes a message may have besides those that every message has.
-	moreAttributes = 10 - 5
+	maxBytes   = batches.MaxMessage
 )
 
 // Config has the settings of an sqs sink, which are below "with" in the configuration.
@@ -52,7 +50,7 @@ func (c *Config) Validate() error {
 	if _, err := naming.New(c.Queue, checkQueue); err != nil {
 		wrong = append(wrong, fmt.Errorf("queue: %w", err))
 	}
-	if c.Group != "" && isFIFO(c.Queue) {
+	if c.Group != "" && batches.IsFIFO(c.Queue) {
 		wrong = append(wrong, errors.New("group: is for standard queues; in a FIFO queue the ordering key is the group"))
 	} else if _, err := naming.New(c.Group, func(string) error { return nil }); err != nil {
 		wrong = append(wrong, fmt.Errorf("group: %w", err))
@@ -60,11 +58,7 @@ func (c *Config) Validate() error {
 	if c.MaxBytes < 1024 || c.MaxBytes > maxBytes {
 		wrong = append(wrong, fmt.Errorf("max_bytes: %d is outside 1024..%d", c.MaxBytes, maxBytes))
 	}
-	attributes := moreAttributes
-	if c.Large.Enabled() {
-		attributes-- // large.AttributeSize
-	}
-	return errors.Join(append(wrong, c.Body.Validate(isAttribute, attributes), c.Large.Validate(c.MaxBytes), c.Access.Validate())...)
+	return errors.Join(append(wrong, c.Body.Validate(batches.IsAttribute, batches.MoreAttributes(c.Large)), c.Large.Validate(c.MaxBytes), c.Access.Validate())...)
 }
 
 // Channel implements [sinks.Described].
@@ -74,15 +68,12 @@ func (c *Config) Channel() sinks.Channel {
 		Address:  sinks.Address(nameOf(c.Queue)),
 		Text:     "A message for each notification. It may come twice, with the same id.",
 	}
-	if isFIFO(c.Queue) {
+	if batches.IsFIFO(c.Queue) {
 		its.Text = "A message for each notification. Its group is the ordering key, so that messages of a key are received in order. Its deduplication id is the notification's id: within five minutes a message comes once."
 	}
 	c.Body.Describe(&its, true)
 	return its
 }
-
-// isFIFO reports whether a queue is a FIFO queue, which its name says.
-func isFIFO(queue string) bool { return strings.HasSuffix(queue, ".fifo") }
 
 // nameOf returns the name of a queue that is given by its name, URL or ARN.
 func nameOf(queue string) string {
@@ -118,19 +109,4 @@ func checkQueue(queue string) error {
 		return fmt.Errorf("%q is not the name of a queue: up to 80 letters, digits, dashes and underscores, and .fifo at the end of that of a FIFO queue", name)
 	}
 	return nil
-}
-
-var legalAttribute = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
-
-// isAttribute reports whether an attribute may have a name: SQS, message metadata, "Message attribute components".
-func isAttribute(name string) bool {
-	lower := strings.ToLower(name)
-	return len(name) <= 256 && legalAttribute.MatchString(name) && !strings.HasPrefix(lower, "aws.") && !strings.HasPrefix(lower, "amazon.")
-}
-
-// isText reports whether SQS keeps a text as it is. It replaces other characters: SendMessage, MessageBody.
-func isText(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool {
-		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff
-	})
 }

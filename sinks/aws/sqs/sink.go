@@ -21,7 +21,6 @@ package sqs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -35,7 +34,6 @@ import (
 	"github.com/waybill-go/waybill/sinks/aws/access"
 	"github.com/waybill-go/waybill/sinks/aws/internal/batches"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
-	"github.com/waybill-go/waybill/sinks/large"
 )
 
 // Kind is the sink kind sqs.
@@ -49,7 +47,7 @@ type Sink struct {
 	config Config
 	queue  naming.Name
 	group  naming.Name
-	large  *large.Bodies
+	form   batches.Form
 	client *access.Client[*sqs.Client]
 	urls   sync.Map // the URLs of queues by what the configuration calls them
 }
@@ -75,9 +73,11 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if s.group, err = naming.New(c.Group, func(string) error { return nil }); err != nil {
 		return nil, err
 	}
-	if s.large, err = c.Large.Open(in, c.MaxBytes); err != nil {
+	bodies, err := c.Large.Open(in, c.MaxBytes)
+	if err != nil {
 		return nil, err
 	}
+	s.form = batches.Form{Body: c.Body, Large: bodies, MaxBytes: c.MaxBytes}
 	s.client = access.NewClient(in, c.Access, func(conf aws.Config) *sqs.Client { return sqs.NewFromConfig(conf) })
 	return s, nil
 }
@@ -125,64 +125,27 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 }
 
 // entry makes the entry of a request. Its errors have a class.
-func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (queue string, _ batches.Entry[types.SendMessageBatchRequestEntry], _ error) {
-	var entry batches.Entry[types.SendMessageBatchRequestEntry]
-	queue, err := s.queue(e)
-	if err != nil {
+func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (queue string, entry batches.Entry[types.SendMessageBatchRequestEntry], err error) {
+	if queue, err = s.queue(e); err != nil {
 		return "", entry, sinks.Invalid(fmt.Errorf("queue: %w", err))
 	}
-	text := s.config.Body.Of(e)
-	m := &entry.Value
-	m.MessageAttributes = make(map[string]types.MessageAttributeValue)
-	attribute := func(name, kind, value string) {
-		m.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String(kind), StringValue: aws.String(value)}
-		entry.Bytes += len(name) + len(kind) + len(value)
+	group, deduplication, err := batches.Group(e, batches.IsFIFO(queue), s.group)
+	if err != nil {
+		return "", entry, err
 	}
-	for _, a := range s.config.Body.AttributesOf(e) {
-		if !isText(a.Value) {
-			return "", entry, sinks.Invalid(fmt.Errorf("attribute %s has a character that SQS does not keep", a.Name))
-		}
-		attribute(a.Name, "String", a.Value)
+	m, err := s.form.Message(ctx, e, 0)
+	if err != nil {
+		return "", entry, err
 	}
-	if s.large.IsLarge(text) || s.large != nil && entry.Bytes+len(text) > s.config.MaxBytes {
-		pointer, err := s.large.Put(ctx, e.ID, text)
-		if err != nil {
-			return "", entry, err
-		}
-		attribute(large.AttributeSize, "Number", strconv.Itoa(len(text)))
-		text = pointer
+	entry.Bytes = m.Bytes
+	entry.Value = types.SendMessageBatchRequestEntry{
+		MessageBody: &m.Text, MessageGroupId: group, MessageDeduplicationId: deduplication,
+		MessageAttributes: make(map[string]types.MessageAttributeValue, len(m.Attributes)),
 	}
-	if entry.Bytes += len(text); entry.Bytes > s.config.MaxBytes {
-		return "", entry, sinks.Invalid(fmt.Errorf("the message takes %d bytes, max_bytes is %d; large stores larger bodies", entry.Bytes, s.config.MaxBytes))
+	for _, a := range m.Attributes {
+		entry.Value.MessageAttributes[a.Name] = types.MessageAttributeValue{DataType: &a.Kind, StringValue: &a.Value}
 	}
-	switch {
-	case len(text) == 0:
-		return "", entry, sinks.Invalid(errors.New("the payload is empty, and SQS accepts no empty message; format: envelope sends one"))
-	case !isText(string(text)):
-		return "", entry, sinks.Invalid(errors.New("the payload is not a text that SQS keeps; format: envelope sends it as base64"))
-	}
-	m.MessageBody = aws.String(string(text))
-	return queue, entry, s.address(queue, m, e)
-}
-
-// address sets group and deduplication id.
-func (s *Sink) address(queue string, m *types.SendMessageBatchRequestEntry, e *notification.Envelope) error {
-	if isFIFO(queue) {
-		m.MessageDeduplicationId = aws.String(batches.ID(e.ID))
-		m.MessageGroupId = m.MessageDeduplicationId
-		if e.Key != "" {
-			m.MessageGroupId = aws.String(batches.ID(e.Key))
-		}
-		return nil
-	}
-	group, err := s.group(e)
-	switch {
-	case err != nil:
-		return sinks.Invalid(fmt.Errorf("group: %w", err))
-	case group != "":
-		m.MessageGroupId = aws.String(batches.ID(group))
-	}
-	return nil
+	return queue, entry, nil
 }
 
 // send sends one request.
@@ -259,7 +222,7 @@ func (s *Sink) url(ctx context.Context, queue string) (string, error) {
 // CheckHealth asks SQS for the queue's attributes, and checks the store of large bodies. If the queue comes from data, it
 // only checks the credentials.
 func (s *Sink) CheckHealth(ctx context.Context) error {
-	if err := s.large.CheckHealth(ctx); err != nil {
+	if err := s.form.Large.CheckHealth(ctx); err != nil {
 		return err
 	}
 	if naming.IsTemplate(s.config.Queue) {
