@@ -77,7 +77,7 @@ func TestTheRecipeOfThePage(t *testing.T) {
 	server := strings.TrimPrefix(awstest.Moto(t), "http://")
 	dir := folder(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "aws", "bin"), 0o700))
-	python := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", awstest.Python(t))
+	python := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", awstest.Interpreter(t, "boto3"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "aws", "bin", "python"), []byte(python), 0o700)) //nolint:gosec // it is executed
 
 	script, want := "trap 'kill %1; wait' EXIT\n", ""

@@ -68,16 +68,6 @@ func Moto(t testing.TB) string {
 	return moto
 }
 
-// Python returns the path of a Python with the library boto3, which moto uses. It skips the test if moto is not installed.
-func Python(t testing.TB) string {
-	t.Helper()
-	program, err := installed("moto/bin/python", "")
-	if err != nil {
-		t.Skip("moto is not installed: .ci/test-clouds installs it")
-	}
-	return program
-}
-
 // ElasticMQ starts a server for SQS, and returns its URL. It skips the test if it is not installed.
 func ElasticMQ(t testing.TB) string {
 	t.Helper()

@@ -135,11 +135,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		buses[bus] = append(buses[bus], entry)
 	}
 	limits := batches.Limits{Entries: maxEntries, Bytes: s.config.MaxBytes}
-	for bus, entries := range buses {
-		batches.Send(ctx, entries, limits, results, func(ctx context.Context, entries []types.PutEventsRequestEntry) ([]sinks.Result, error) {
-			return s.send(ctx, bus, entries)
-		})
-	}
+	batches.SendAll(ctx, buses, limits, results, s.send)
 	return results
 }
 

@@ -115,11 +115,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		streams[stream] = append(streams[stream], entry)
 	}
 	limits := batches.Limits{Entries: maxEntries, Bytes: maxRequestBytes}
-	for stream, entries := range streams {
-		batches.Send(ctx, entries, limits, results, func(ctx context.Context, records []types.PutRecordsRequestEntry) ([]sinks.Result, error) {
-			return s.put(ctx, stream, records)
-		})
-	}
+	batches.SendAll(ctx, streams, limits, results, s.put)
 	return results
 }
 

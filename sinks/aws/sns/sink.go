@@ -130,11 +130,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		topics[topic] = append(topics[topic], entry)
 	}
 	limits := batches.Limits{Entries: maxEntries, Bytes: s.config.MaxBytes}
-	for topic, entries := range topics {
-		batches.Send(ctx, entries, limits, results, func(ctx context.Context, entries []types.PublishBatchRequestEntry) ([]sinks.Result, error) {
-			return s.send(ctx, topic, entries)
-		})
-	}
+	batches.SendAll(ctx, topics, limits, results, s.send)
 	return results
 }
 

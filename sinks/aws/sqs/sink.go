@@ -116,11 +116,7 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 		queues[queue] = append(queues[queue], entry)
 	}
 	limits := batches.Limits{Entries: maxEntries, Bytes: maxBytes}
-	for queue, entries := range queues {
-		batches.Send(ctx, entries, limits, results, func(ctx context.Context, entries []types.SendMessageBatchRequestEntry) ([]sinks.Result, error) {
-			return s.send(ctx, queue, entries)
-		})
-	}
+	batches.SendAll(ctx, queues, limits, results, s.send)
 	return results
 }
 

@@ -4,6 +4,7 @@ package batches
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
@@ -23,6 +24,18 @@ type Entry[E any] struct {
 	Value E
 	Bytes int
 	Index int
+}
+
+// SendAll sends the entries of each destination as [Send] does. All destinations are sent to at the same time, so that
+// those that do not answer take no longer than one of them.
+func SendAll[E any](ctx context.Context, entries map[string][]Entry[E], limits Limits, results []sinks.Result, send func(ctx context.Context, destination string, entries []E) ([]sinks.Result, error)) {
+	var all sync.WaitGroup
+	for destination, its := range entries {
+		all.Go(func() {
+			Send(ctx, its, limits, results, func(ctx context.Context, entries []E) ([]sinks.Result, error) { return send(ctx, destination, entries) })
+		})
+	}
+	all.Wait()
 }
 
 // Send sends entries, and writes the result of each to its place in results. send sends one request and returns a

@@ -3,10 +3,12 @@ package batches
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -87,6 +89,19 @@ func TestARequestThatTheServiceRefusesForItselfIsSentOnce(t *testing.T) {
 	for _, r := range results {
 		require.Error(t, r.Err)
 	}
+}
+
+func TestDestinationsAreSentToAtTheSameTime(t *testing.T) {
+	destinations := map[string][]Entry[int]{"a": entries(1, 1)[:1], "b": entries(1, 1)[1:]}
+	results := make([]sinks.Result, 2)
+	var both sync.WaitGroup
+	both.Add(2)
+	SendAll(t.Context(), destinations, Limits{Entries: 10, Bytes: 100}, results, func(_ context.Context, destination string, values []int) ([]sinks.Result, error) {
+		both.Done()
+		both.Wait() // for the other one
+		return []sinks.Result{{Receipt: notification.Receipt(destination)}}, nil
+	})
+	require.Equal(t, []sinks.Result{{Receipt: "a"}, {Receipt: "b"}}, results)
 }
 
 func TestAnIDIsLegal(t *testing.T) {
