@@ -28,6 +28,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -37,6 +38,9 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
+
+// storesAtOnce is how many large bodies of a batch are stored in parallel.
+const storesAtOnce = 8
 
 // Kind is the sink kind kinesis.
 func Kind() sinks.Kind {
@@ -104,15 +108,22 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 // DeliverBatch writes the records of a stream in as few requests as their sizes permit.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	results := make([]sinks.Result, len(batch))
-	streams := make(map[string][]batches.Entry[types.PutRecordsRequestEntry])
+	names := make([]string, len(batch))
+	records := make([]types.PutRecordsRequestEntry, len(batch))
+	var making errgroup.Group
+	making.SetLimit(storesAtOnce)
 	for i, d := range batch {
-		stream, record, err := s.record(ctx, d.Envelope)
-		if err != nil {
-			results[i].Err = err
-			continue
+		making.Go(func() error {
+			names[i], records[i], results[i].Err = s.record(ctx, d.Envelope)
+			return nil
+		})
+	}
+	_ = making.Wait()
+	streams := make(map[string][]batches.Entry[types.PutRecordsRequestEntry])
+	for i, r := range records {
+		if results[i].Err == nil {
+			streams[names[i]] = append(streams[names[i]], batches.Entry[types.PutRecordsRequestEntry]{Value: r, Bytes: size(r), Index: i})
 		}
-		entry := batches.Entry[types.PutRecordsRequestEntry]{Value: record, Bytes: size(record), Index: i}
-		streams[stream] = append(streams[stream], entry)
 	}
 	limits := batches.Limits{Entries: maxEntries, Bytes: maxRequestBytes}
 	batches.SendAll(ctx, streams, limits, results, s.put)
