@@ -77,7 +77,7 @@ any = $(subst $(space),|,$(strip $(1)))
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-asyncapi test-registry test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak histories mutants model lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-clouds test-drivers test-guides test-languages test-asyncapi test-registry test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak histories mutants model lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,8 +106,11 @@ test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven
 test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (fetches MySQL, and installs MariaDB on Debian as root)
 	bash .ci/mysql -short -parallel $(PARALLEL)
 
-test-brokers: ## Test the sinks for RabbitMQ, NATS and Redis, and the program with all kinds (needs rabbitmq-server, nats-server, redis-server)
+test-brokers: ## Test the sinks for RabbitMQ, NATS and Redis (needs rabbitmq-server, nats-server, redis-server)
 	bash .ci/test-brokers
+
+test-clouds: ## Test the sinks for AWS and Google Cloud, and the program with all kinds (needs python3 with venv, Maven and Java)
+	bash .ci/test-clouds
 
 test-drivers: ## Test publishing with pgx, sqlx, gorm, bun and ent, and the conformance of the store on pgx
 	cd framework/outbox/drivers && go generate ./... && $(IN_MEMORY) go test -timeout 20m -tags entclient ./...

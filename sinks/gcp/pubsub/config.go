@@ -138,7 +138,7 @@ func (c *Config) address() (address string, plain bool, err error) {
 	}
 	address, plain = strings.CutPrefix(c.Endpoint, "http://")
 	if host, port, err := net.SplitHostPort(address); c.Endpoint != "" && (err != nil || host == "" || port == "" || strings.ContainsAny(address, "/@")) {
-		return "", false, fmt.Errorf("%q is not an address; write one such as us-east1-pubsub.googleapis.com:443, or http://127.0.0.1:8085 for an emulator", c.Endpoint)
+		return "", false, errors.New("is not an address; write one such as us-east1-pubsub.googleapis.com:443, or http://127.0.0.1:8085 for an emulator")
 	}
 	return address, plain, nil
 }

@@ -23,6 +23,7 @@ import (
 	natsclient "github.com/nats-io/nats.go"
 
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/sinks/aws/awstest"
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 )
 
@@ -32,11 +33,11 @@ const asProgram = "TEST_RUNS_THE_PROGRAM"
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv(asProgram) != "" || filepath.Base(os.Args[0]) == "waybill" {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(awstest.Main(m))
 }
 
 func command(ctx context.Context, environ []string, args ...string) *exec.Cmd {
@@ -70,6 +71,8 @@ const docs = "../../../../docs"
 // pages are those of the kinds that cmd/waybill does not have, and the number of their examples.
 var pages = map[string]int{
 	"sinks-publisher.md": 3,
+	"sinks-aws.md":       2,
+	"sinks-gcp.md":       1,
 }
 
 func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
@@ -77,9 +80,14 @@ func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
 	for page, examples := range pages {
 		text, err := os.ReadFile(filepath.Join(docs, page))
 		require.NoError(t, err)
-		blocks := yamlBlock.FindAllStringSubmatch(string(text), -1)
-		require.Len(t, blocks, examples, page)
-		for _, block := range blocks {
+		var configurations [][]string
+		for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(block[1], "sinks:\n") {
+				configurations = append(configurations, block)
+			}
+		}
+		require.Len(t, configurations, examples, page)
+		for _, block := range configurations {
 			output, code := run(t, []string{"RABBITMQ_PASSWORD=secret one", "NATS_TOKEN=two", "REDIS_PASSWORD=three"},
 				"config", "check", "--offline", "-c", write(t, block[1]))
 			require.Zero(t, code, "%s\n%s", block[1], output)
@@ -109,7 +117,7 @@ func TestTheSchemaHasTheKinds(t *testing.T) {
 	output, code := run(t, nil, "config", "schema")
 	require.Zero(t, code, output)
 	require.True(t, json.Valid([]byte(output)))
-	for _, kind := range []string{"rabbitmq", "nats", "redis", "http"} {
+	for _, kind := range []string{"rabbitmq", "nats", "redis", "http", "sqs", "sns", "eventbridge", "kinesis", "pubsub"} {
 		require.Contains(t, output, `"`+kind+`"`)
 	}
 }
@@ -140,6 +148,14 @@ var mistakes = map[string]struct {
 		`{url: "redis://user:hunter2@host/shop?hunter2", max_length: -1, max_message_bytes: 0, tls: {insecure: true}, timeout: 1ms, encoding: {format: avro, subject: name, registry: {auth: {password: hunter2}}}}`,
 		[]string{"url: its path is not the number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short", "encoding.subject is \"name\"", "encoding.registry.url: is missing", "encoding.registry.auth.user: is missing"},
 	},
+	"sqs": {
+		`{queue: "a b", secret_access_key: hunter2, session_token: hunter2, endpoint: "http://user:hunter2@host", timeout: 1ms, max_bytes: 1, external_id: hunter2, attributes: [id], large: {above: 1}}`,
+		[]string{"queue: \"a b\"", "access_key_id: is missing", "endpoint: has a user", "timeout: 1ms is outside", "max_bytes: 1 is outside", "role_arn: is missing", "attributes: every message", "large.above: is for"},
+	},
+	"sns":         {`{topic: "a b", secret_access_key: hunter2}`, []string{"topic: \"a b\"", "access_key_id: is missing"}},
+	"eventbridge": {`{bus: "a b", secret_access_key: hunter2}`, []string{"bus: \"a b\"", "source: is missing", "access_key_id: is missing"}},
+	"kinesis":     {`{stream: "a b", secret_access_key: hunter2, encoding: {format: avro}}`, []string{"stream: \"a b\"", "access_key_id: is missing", "encoding: is for format"}},
+	"pubsub":      {`{topic: "a b", endpoint: "user:hunter2@host", timeout: 1ms}`, []string{"topic: \"a b\"", "endpoint: ", "timeout: 1ms is less"}},
 }
 
 func TestAllMistakesAreReportedAtOnceAndQuoteNoSecret(t *testing.T) {
@@ -165,7 +181,9 @@ sinks:
   c: {kind: nats, with: {servers: ["nats://hunter2@host:4222", "nats://user:hunter2@host:4222"], topic: x}}
   d: {kind: nats, with: {servers: ["nats://host:4222"], token: hunter2, topic: x}}
   e: {kind: redis, with: {url: "rediss://:hunter2@host", topic: x, encoding: {format: avro, registry: {url: "https://host", auth: {user: user, password: hunter2}}}}}
-routes: {"*": [a, b, c, d, e]}
+  f: {kind: sqs, with: {queue: orders, access_key_id: AKIA, secret_access_key: hunter2, session_token: hunter2}}
+  g: {kind: sns, with: {topic: orders, access_key_id: AKIA, secret_access_key: hunter2, session_token: hunter2}}
+routes: {"*": [a, b, c, d, e, f, g]}
 `))
 	require.Zero(t, code, output)
 	require.NotContains(t, output, "hunter2")

@@ -1,4 +1,4 @@
-package aws_test
+package main
 
 import (
 	"fmt"
@@ -11,28 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/program"
 	"github.com/waybill-go/waybill/sinks/aws/awstest"
-	"github.com/waybill-go/waybill/sinks/aws/eventbridge"
-	"github.com/waybill-go/waybill/sinks/aws/kinesis"
-	"github.com/waybill-go/waybill/sinks/aws/sns"
-	"github.com/waybill-go/waybill/sinks/aws/sqs"
 )
-
-// TestMain is also the program waybill with the kinds of this module, if it is called by that name.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "waybill" {
-		program.Main(program.Kinds(sqs.Kind(), sns.Kind(), eventbridge.Kind(), kinesis.Kind()))
-	}
-	os.Exit(awstest.Main(m))
-}
 
 // block is a fenced block of the page.
 var block = regexp.MustCompile("(?ms)^```(yaml|sh|text)\n(.*?)^```$")
 
 func blocks(t *testing.T) [][]string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/sinks-aws.md")
+	page, err := os.ReadFile(filepath.Join(docs, "sinks-aws.md"))
 	require.NoError(t, err)
 	return block.FindAllStringSubmatch(string(page), -1)
 }
@@ -47,8 +34,8 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// run runs a script of bash in a folder, and returns what it writes to standard output.
-func run(t *testing.T, dir, script string) string {
+// runScript runs a script of bash in a folder, and returns what it writes to standard output.
+func runScript(t *testing.T, dir, script string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	command.Dir = dir
@@ -58,19 +45,6 @@ func run(t *testing.T, dir, script string) string {
 	output, err := command.Output()
 	require.NoError(t, err, "%s\n%s\n%s", script, output, errors.String())
 	return string(output)
-}
-
-func TestTheConfigurationsOfThePageAreValid(t *testing.T) {
-	dir, found := folder(t), 0
-	for _, b := range blocks(t) {
-		if b[1] != "yaml" {
-			continue
-		}
-		found++
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "waybill.yaml"), []byte(b[2]), 0o600))
-		run(t, dir, "waybill config check --offline")
-	}
-	require.Equal(t, 2, found)
 }
 
 func TestTheRecipeOfThePage(t *testing.T) {
@@ -93,6 +67,6 @@ func TestTheRecipeOfThePage(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, want)
-	got := run(t, dir, script)
+	got := runScript(t, dir, script)
 	require.True(t, strings.HasSuffix(got, want), got)
 }
