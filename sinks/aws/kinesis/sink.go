@@ -103,20 +103,16 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 
 // DeliverBatch writes the records of a stream in as few requests as their sizes permit.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	results := make([]sinks.Result, len(batch))
-	streams := make(map[string][]batches.Entry[types.PutRecordsRequestEntry])
-	for i, d := range batch {
-		stream, record, err := s.record(ctx, d.Envelope)
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		entry := batches.Entry[types.PutRecordsRequestEntry]{Value: record, Bytes: size(record), Index: i}
-		streams[stream] = append(streams[stream], entry)
+	return batches.Deliver(ctx, batch, batches.Limits{Entries: maxEntries, Bytes: maxRequestBytes}, s.entry, s.put)
+}
+
+// entry makes the entry of a request. Its errors have a class.
+func (s *Sink) entry(ctx context.Context, _ int, e *notification.Envelope) (stream string, entry batches.Entry[types.PutRecordsRequestEntry], _ error) {
+	stream, record, err := s.record(ctx, e)
+	if err != nil {
+		return "", entry, err
 	}
-	limits := batches.Limits{Entries: maxEntries, Bytes: maxRequestBytes}
-	batches.SendAll(ctx, streams, limits, results, s.put)
-	return results
+	return stream, batches.Entry[types.PutRecordsRequestEntry]{Value: record, Bytes: size(record)}, nil
 }
 
 // record makes a record. Its errors have a class.
