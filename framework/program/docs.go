@@ -155,6 +155,12 @@ var sinkPages = map[string]string{
 	"rabbitmq":  "sinks-publisher.md#rabbitmq",
 	"nats":      "sinks-publisher.md#nats-jetstream",
 	"redis":     "sinks-publisher.md#redis-streams",
+
+	"sqs":         "sinks-aws.md",
+	"sns":         "sinks-aws.md",
+	"eventbridge": "sinks-aws.md",
+	"kinesis":     "sinks-aws.md",
+	"pubsub":      "sinks-gcp.md",
 }
 
 // writeSinks writes one page about the sink kinds.

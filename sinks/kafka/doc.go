@@ -37,6 +37,12 @@
 // CloudEvents allows: lower case letters and digits. traceparent, tracestate and
 // Watermill's id keep their own names.
 //
+// # Null and large values
+//
+// The value is null if Config.Tombstones has the type: then a compacted topic deletes the key. With Config.Large, a
+// value that is too large for a record is stored in an object store before the record is written. The record has
+// a pointer as its value, and its size in the header ExtendedPayloadSize: see Fetch of package sinks/large.
+//
 // # Collections
 //
 // The notifications that the setting collect puts together are written as records like these, in one

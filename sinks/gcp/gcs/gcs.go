@@ -4,7 +4,6 @@ package gcs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,11 +21,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/gcp/internal/account"
 	"github.com/waybill-go/waybill/sinks/internal/line"
+	"github.com/waybill-go/waybill/sinks/large"
 )
-
-// PointerClass is the first element of a pointer, which is a JSON array as in Amazon's extended clients:
-// ["waybill.GCSPointer",{"bucket":"…","object":"…"}].
-const PointerClass = "waybill.GCSPointer"
 
 // store is a bucket, or a part of it.
 type store struct {
@@ -110,7 +106,7 @@ func (s *store) Put(ctx context.Context, name string, body []byte) (pointer []by
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-	return json.Marshal([]any{PointerClass, map[string]string{"bucket": s.bucket, "object": name}})
+	return large.Pointer{Scheme: large.SchemeGS, Bucket: s.bucket, Key: name}.JSON(), nil
 }
 
 // CheckHealth asks whether the credentials have the rights that Put needs, which needs no other right. An emulator does

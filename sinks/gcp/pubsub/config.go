@@ -76,11 +76,10 @@ func (c *Config) Validate() error {
 	if c.Project != "" && strings.HasPrefix(c.Topic, "projects/") {
 		mistake("project: topic already names a project; leave one out")
 	}
-	_, plain, err := c.address()
-	if err != nil {
+	if _, _, err := c.address(); err != nil {
 		mistake("endpoint: %w", err)
 	}
-	if plain && c.account() != (account.Account{}) {
+	if strings.HasPrefix(c.Endpoint, "http://") && c.account() != (account.Account{}) {
 		mistake("credentials_file, impersonate: are not used without TLS; leave them out, or leave http:// out of endpoint")
 	}
 	if c.Impersonate != "" && !strings.Contains(c.Impersonate, "@") {

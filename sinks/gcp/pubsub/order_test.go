@@ -123,7 +123,7 @@ func TestAKeyIsInOrderAcrossTopics(t *testing.T) {
 	s.answers(refusing)
 	sink := newSink(t, sinks.Instance{}, s.settings("topic: '{{.Type}}'"))
 	var batch []*notification.Delivery
-	for n, topic := range []string{"orders", "refunds", "orders", "orders"} {
+	for n, topic := range []string{"orders", "refunds", "orders", "refunds"} {
 		d := delivery(n, "one")
 		d.Type = topic
 		batch = append(batch, d)

@@ -9,9 +9,17 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, for machines without them
 
 	"github.com/waybill-go/waybill/framework/program"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/aws/eventbridge"
+	"github.com/waybill-go/waybill/sinks/aws/kinesis"
+	"github.com/waybill-go/waybill/sinks/aws/s3"
+	"github.com/waybill-go/waybill/sinks/aws/sns"
+	"github.com/waybill-go/waybill/sinks/aws/sqs"
 	"github.com/waybill-go/waybill/sinks/brokers/nats"
 	"github.com/waybill-go/waybill/sinks/brokers/rabbitmq"
 	"github.com/waybill-go/waybill/sinks/brokers/redis"
+	"github.com/waybill-go/waybill/sinks/gcp/gcs"
+	"github.com/waybill-go/waybill/sinks/gcp/pubsub"
 )
 
 // licenses has the licences of the modules that cmd/waybill does not have. It is generated with those of cmd/waybill.
@@ -23,6 +31,11 @@ func main() {
 	logging.Disable() // the errors of the Redis client are in the sink's errors
 	program.Main(
 		program.Licenses(licenses),
-		program.Kinds(rabbitmq.Kind(), nats.Kind(), redis.Kind()),
+		program.Kinds(
+			rabbitmq.Kind(), nats.Kind(), redis.Kind(),
+			sqs.Kind(), sns.Kind(), eventbridge.Kind(), kinesis.Kind(),
+			pubsub.Kind(),
+		),
+		program.Stores(map[string]sinks.OpenStore{"s3": s3.Open, "gs": gcs.Open}),
 	)
 }
