@@ -242,9 +242,7 @@ func Refuse(status int, code string) Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the connection can be used again
 		if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
-			w.WriteHeader(status)
-			_, _ = fmt.Fprintf(w, `<ErrorResponse><Error><Code>%s</Code><Message>because of a test</Message></Error></ErrorResponse>`, code)
-			return true
+			return RefuseXML(status, code)(w, r)
 		}
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.WriteHeader(status)

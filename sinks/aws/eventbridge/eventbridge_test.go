@@ -46,7 +46,33 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		Refused: tooLarge,
+		Partly:  awstest.Edit(server, failSome),
 	})
+}
+
+// failSome lets a server have every other event, and answers that it failed for the rest.
+func failSome(request map[string]any) func(map[string]any) {
+	events, _ := request["Entries"].([]any)
+	if len(events) < 2 {
+		return nil
+	}
+	var kept []any
+	for i := 0; i < len(events); i += 2 {
+		kept = append(kept, events[i])
+	}
+	request["Entries"] = kept
+	return func(answer map[string]any) {
+		its, _ := answer["Entries"].([]any)
+		var all []any
+		for i := range events {
+			if i%2 == 0 {
+				all = append(all, its[i/2])
+			} else {
+				all = append(all, map[string]any{"ErrorCode": []string{"InternalFailure", "ThrottlingException"}[i/2%2], "ErrorMessage": "later"})
+			}
+		}
+		answer["Entries"], answer["FailedEntryCount"] = all, len(events)-len(kept)
+	}
 }
 
 func tooLarge(n int) *notification.Delivery {

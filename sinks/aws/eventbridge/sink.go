@@ -122,36 +122,21 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 
 // DeliverBatch puts the events of a bus in as few requests as their sizes permit.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	results := make([]sinks.Result, len(batch))
-	buses := make(map[string][]batches.Entry[types.PutEventsRequestEntry])
-	for i, d := range batch {
-		entry, err := s.entry(ctx, d.Envelope)
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		entry.Index = i
-		bus := *entry.Value.EventBusName
-		buses[bus] = append(buses[bus], entry)
-	}
-	limits := batches.Limits{Entries: maxEntries, Bytes: s.config.MaxBytes}
-	batches.SendAll(ctx, buses, limits, results, s.send)
-	return results
+	return batches.Deliver(ctx, batch, batches.Limits{Entries: maxEntries, Bytes: s.config.MaxBytes}, s.entry, s.send)
 }
 
 // entry makes the entry of a request. Its errors have a class.
-func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (entry batches.Entry[types.PutEventsRequestEntry], _ error) {
-	bus, err := s.bus(e)
-	if err != nil {
-		return entry, sinks.Invalid(fmt.Errorf("bus: %w", err))
+func (s *Sink) entry(ctx context.Context, _ int, e *notification.Envelope) (bus string, entry batches.Entry[types.PutEventsRequestEntry], err error) {
+	if bus, err = s.bus(e); err != nil {
+		return bus, entry, sinks.Invalid(fmt.Errorf("bus: %w", err))
 	}
 	detailType, err := s.detailType(e)
 	if err != nil {
-		return entry, sinks.Invalid(fmt.Errorf("detail_type: %w", err))
+		return bus, entry, sinks.Invalid(fmt.Errorf("detail_type: %w", err))
 	}
 	detail := s.body.Of(e)
 	if s.config.Format == body.FormatPayload && !isObject(detail) {
-		return entry, sinks.Invalid(errors.New("the payload is not a JSON object, which the detail of an event must be; format: envelope sends any payload"))
+		return bus, entry, sinks.Invalid(errors.New("the payload is not a JSON object, which the detail of an event must be; format: envelope sends any payload"))
 	}
 	v := &entry.Value
 	v.EventBusName, v.Source, v.DetailType = &bus, &s.config.Source, &detailType
@@ -159,7 +144,7 @@ func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (entry batch
 	for _, template := range s.resources {
 		resource, err := template(e)
 		if err != nil {
-			return entry, sinks.Invalid(fmt.Errorf("resources: %w", err))
+			return bus, entry, sinks.Invalid(fmt.Errorf("resources: %w", err))
 		}
 		if resource != "" {
 			v.Resources = append(v.Resources, resource)
@@ -173,15 +158,15 @@ func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (entry batch
 	if s.large.IsLarge(detail) || s.large != nil && entry.Bytes+len(detail) > s.config.MaxBytes {
 		pointer, err := s.large.Put(ctx, e.ID, detail)
 		if err != nil {
-			return entry, err
+			return bus, entry, err
 		}
 		detail = pointerDetail(e.ID, len(detail), pointer)
 	}
 	v.Detail = aws.String(string(detail))
 	if entry.Bytes += len(detail); entry.Bytes > s.config.MaxBytes {
-		return entry, sinks.Invalid(fmt.Errorf("the event takes %d bytes, max_bytes is %d; large stores larger details", entry.Bytes, s.config.MaxBytes))
+		return bus, entry, sinks.Invalid(fmt.Errorf("the event takes %d bytes, max_bytes is %d; large stores larger details", entry.Bytes, s.config.MaxBytes))
 	}
-	return entry, nil
+	return bus, entry, nil
 }
 
 func isObject(payload []byte) bool {

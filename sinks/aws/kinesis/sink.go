@@ -28,7 +28,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -38,9 +37,6 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
-
-// storesAtOnce is how many large bodies of a batch are stored in parallel.
-const storesAtOnce = 8
 
 // Kind is the sink kind kinesis.
 func Kind() sinks.Kind {
@@ -107,27 +103,16 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 
 // DeliverBatch writes the records of a stream in as few requests as their sizes permit.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	results := make([]sinks.Result, len(batch))
-	names := make([]string, len(batch))
-	records := make([]types.PutRecordsRequestEntry, len(batch))
-	var making errgroup.Group
-	making.SetLimit(storesAtOnce)
-	for i, d := range batch {
-		making.Go(func() error {
-			names[i], records[i], results[i].Err = s.record(ctx, d.Envelope)
-			return nil
-		})
+	return batches.Deliver(ctx, batch, batches.Limits{Entries: maxEntries, Bytes: maxRequestBytes}, s.entry, s.put)
+}
+
+// entry makes the entry of a request. Its errors have a class.
+func (s *Sink) entry(ctx context.Context, _ int, e *notification.Envelope) (stream string, entry batches.Entry[types.PutRecordsRequestEntry], _ error) {
+	stream, record, err := s.record(ctx, e)
+	if err != nil {
+		return "", entry, err
 	}
-	_ = making.Wait()
-	streams := make(map[string][]batches.Entry[types.PutRecordsRequestEntry])
-	for i, r := range records {
-		if results[i].Err == nil {
-			streams[names[i]] = append(streams[names[i]], batches.Entry[types.PutRecordsRequestEntry]{Value: r, Bytes: size(r), Index: i})
-		}
-	}
-	limits := batches.Limits{Entries: maxEntries, Bytes: maxRequestBytes}
-	batches.SendAll(ctx, streams, limits, results, s.put)
-	return results
+	return stream, batches.Entry[types.PutRecordsRequestEntry]{Value: record, Bytes: size(record)}, nil
 }
 
 // record makes a record. Its errors have a class.

@@ -117,25 +117,11 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 
 // DeliverBatch publishes the messages of a topic in as few requests as their sizes permit.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	results := make([]sinks.Result, len(batch))
-	topics := make(map[string][]batches.Entry[types.PublishBatchRequestEntry])
-	for i, d := range batch {
-		topic, entry, err := s.entry(ctx, d.Envelope)
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		entry.Index = i
-		entry.Value.Id = aws.String(strconv.Itoa(i))
-		topics[topic] = append(topics[topic], entry)
-	}
-	limits := batches.Limits{Entries: maxEntries, Bytes: s.config.MaxBytes}
-	batches.SendAll(ctx, topics, limits, results, s.send)
-	return results
+	return batches.Deliver(ctx, batch, batches.Limits{Entries: maxEntries, Bytes: s.config.MaxBytes}, s.entry, s.send)
 }
 
 // entry makes the entry of a request. Its errors have a class.
-func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (topic string, entry batches.Entry[types.PublishBatchRequestEntry], err error) {
+func (s *Sink) entry(ctx context.Context, i int, e *notification.Envelope) (topic string, entry batches.Entry[types.PublishBatchRequestEntry], err error) {
 	if topic, err = s.topic(e); err != nil {
 		return "", entry, sinks.Invalid(fmt.Errorf("topic: %w", err))
 	}
@@ -153,7 +139,7 @@ func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (topic strin
 	}
 	entry.Bytes = m.Bytes
 	entry.Value = types.PublishBatchRequestEntry{
-		Message: &m.Text, MessageGroupId: group, MessageDeduplicationId: deduplication,
+		Id: aws.String(strconv.Itoa(i)), Message: &m.Text, MessageGroupId: group, MessageDeduplicationId: deduplication,
 		MessageAttributes: make(map[string]types.MessageAttributeValue, len(m.Attributes)),
 	}
 	if subject != "" {

@@ -103,25 +103,11 @@ func (s *Sink) Destination(d *notification.Delivery) string {
 
 // DeliverBatch sends the messages of a queue in as few requests as their sizes permit.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	results := make([]sinks.Result, len(batch))
-	queues := make(map[string][]batches.Entry[types.SendMessageBatchRequestEntry])
-	for i, d := range batch {
-		queue, entry, err := s.entry(ctx, d.Envelope)
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		entry.Index = i
-		entry.Value.Id = aws.String(strconv.Itoa(i))
-		queues[queue] = append(queues[queue], entry)
-	}
-	limits := batches.Limits{Entries: maxEntries, Bytes: maxBytes}
-	batches.SendAll(ctx, queues, limits, results, s.send)
-	return results
+	return batches.Deliver(ctx, batch, batches.Limits{Entries: maxEntries, Bytes: maxBytes}, s.entry, s.send)
 }
 
 // entry makes the entry of a request. Its errors have a class.
-func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (queue string, entry batches.Entry[types.SendMessageBatchRequestEntry], err error) {
+func (s *Sink) entry(ctx context.Context, i int, e *notification.Envelope) (queue string, entry batches.Entry[types.SendMessageBatchRequestEntry], err error) {
 	if queue, err = s.queue(e); err != nil {
 		return "", entry, sinks.Invalid(fmt.Errorf("queue: %w", err))
 	}
@@ -135,7 +121,7 @@ func (s *Sink) entry(ctx context.Context, e *notification.Envelope) (queue strin
 	}
 	entry.Bytes = m.Bytes
 	entry.Value = types.SendMessageBatchRequestEntry{
-		MessageBody: &m.Text, MessageGroupId: group, MessageDeduplicationId: deduplication,
+		Id: aws.String(strconv.Itoa(i)), MessageBody: &m.Text, MessageGroupId: group, MessageDeduplicationId: deduplication,
 		MessageAttributes: make(map[string]types.MessageAttributeValue, len(m.Attributes)),
 	}
 	for _, a := range m.Attributes {

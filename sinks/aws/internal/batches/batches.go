@@ -3,10 +3,14 @@ package batches
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -15,6 +19,9 @@ const tries = 4
 
 // pause is how long the first pause between tries takes on average. Each one is twice as long as the one before.
 var pause = 100 * time.Millisecond
+
+// atOnce is how many entries are made at the same time.
+const atOnce = 16
 
 // Limits are those of a request.
 type Limits struct{ Entries, Bytes int }
@@ -26,16 +33,51 @@ type Entry[E any] struct {
 	Index int
 }
 
-// SendAll sends the entries of each destination as [Send] does. All destinations are sent to at the same time, so that
-// those that do not answer take no longer than one of them.
-func SendAll[E any](ctx context.Context, entries map[string][]Entry[E], limits Limits, results []sinks.Result, send func(ctx context.Context, destination string, entries []E) ([]sinks.Result, error)) {
-	var all sync.WaitGroup
-	for destination, its := range entries {
-		all.Go(func() {
+// Deliver makes an entry of each delivery, and sends the entries of each destination as [Send] does. It returns the result
+// of each delivery.
+//
+// Entries are made a few at a time, since that may store their bodies. If the store or a registry is down, the others
+// that wait for it end with the same error. All destinations are sent to at the same time. So what does not answer takes
+// no longer than one request to it, and leaves a sink its time for the rest of the batch.
+func Deliver[E any](
+	ctx context.Context, batch []*notification.Delivery, limits Limits,
+	entry func(ctx context.Context, i int, e *notification.Envelope) (destination string, _ Entry[E], _ error),
+	send func(ctx context.Context, destination string, entries []E) ([]sinks.Result, error),
+) []sinks.Result {
+	results := make([]sinks.Result, len(batch))
+	destinations, entries := make([]string, len(batch)), make([]Entry[E], len(batch))
+	up, down := context.WithCancelCause(ctx)
+	defer down(nil)
+	var making errgroup.Group
+	making.SetLimit(atOnce)
+	for i, d := range batch {
+		making.Go(func() error {
+			destinations[i], entries[i], results[i].Err = entry(up, i, d.Envelope)
+			switch err := results[i].Err; {
+			case errors.Is(err, context.Canceled) && up.Err() != nil && ctx.Err() == nil:
+				results[i].Err = context.Cause(up)
+			case isDown(err):
+				down(err)
+			}
+			return nil
+		})
+	}
+	_ = making.Wait() // no error is returned
+	all := make(map[string][]Entry[E])
+	for i, e := range entries {
+		if results[i].Err == nil {
+			e.Index = i
+			all[destinations[i]] = append(all[destinations[i]], e)
+		}
+	}
+	var sending sync.WaitGroup
+	for destination, its := range all {
+		sending.Go(func() {
 			Send(ctx, its, limits, results, func(ctx context.Context, entries []E) ([]sinks.Result, error) { return send(ctx, destination, entries) })
 		})
 	}
-	all.Wait()
+	sending.Wait()
+	return results
 }
 
 // Send sends entries, and writes the result of each to its place in results. send sends one request and returns a
@@ -90,7 +132,7 @@ func request[E any](ctx context.Context, entries []Entry[E], results []sinks.Res
 	case err == nil:
 		for i, e := range entries {
 			results[e.Index] = settled[i]
-			if class, _ := sinks.Classify(settled[i].Err); class == sinks.ClassThrottled || class == sinks.ClassUnavailable {
+			if isDown(settled[i].Err) {
 				again = append(again, e)
 			}
 		}
@@ -111,6 +153,12 @@ func request[E any](ctx context.Context, entries []Entry[E], results []sinks.Res
 func isAboutContent(err error) bool {
 	class, _ := sinks.Classify(err)
 	return class == sinks.ClassPermanent || class == sinks.ClassInvalid || class == sinks.ClassTransient
+}
+
+// isDown reports whether an error is about the service, and not about what was sent.
+func isDown(err error) bool {
+	class, _ := sinks.Classify(err)
+	return class == sinks.ClassThrottled || class == sinks.ClassUnavailable
 }
 
 // wait reports whether there is time for another try.

@@ -3,6 +3,7 @@ package batches
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -91,17 +92,63 @@ func TestARequestThatTheServiceRefusesForItselfIsSentOnce(t *testing.T) {
 	}
 }
 
+// deliveries returns deliveries with keys.
+func deliveries(keys ...string) (all []*notification.Delivery) {
+	for _, key := range keys {
+		all = append(all, &notification.Delivery{Envelope: &notification.Envelope{Key: key}})
+	}
+	return all
+}
+
+// done is the answer of a service that accepts everything.
+func done(_ context.Context, destination string, values []int) ([]sinks.Result, error) {
+	results := make([]sinks.Result, len(values))
+	for i, v := range values {
+		results[i].Receipt = notification.Receipt(fmt.Sprint(destination, v))
+	}
+	return results, nil
+}
+
 func TestDestinationsAreSentToAtTheSameTime(t *testing.T) {
-	destinations := map[string][]Entry[int]{"a": entries(1, 1)[:1], "b": entries(1, 1)[1:]}
-	results := make([]sinks.Result, 2)
 	var both sync.WaitGroup
 	both.Add(2)
-	SendAll(t.Context(), destinations, Limits{Entries: 10, Bytes: 100}, results, func(_ context.Context, destination string, values []int) ([]sinks.Result, error) {
-		both.Done()
-		both.Wait() // for the other one
-		return []sinks.Result{{Receipt: notification.Receipt(destination)}}, nil
-	})
-	require.Equal(t, []sinks.Result{{Receipt: "a"}, {Receipt: "b"}}, results)
+	results := Deliver(t.Context(), deliveries("a", "b", "none"), Limits{Entries: 10, Bytes: 100},
+		func(_ context.Context, i int, e *notification.Envelope) (string, Entry[int], error) {
+			if e.Key == "none" {
+				return "", Entry[int]{}, sinks.Invalid(errors.New("no name"))
+			}
+			return e.Key, Entry[int]{Value: i}, nil
+		},
+		func(ctx context.Context, destination string, values []int) ([]sinks.Result, error) {
+			both.Done()
+			both.Wait() // for the other one
+			return done(ctx, destination, values)
+		})
+	require.Equal(t, []sinks.Result{{Receipt: "a0"}, {Receipt: "b1"}, {Err: sinks.Invalid(errors.New("no name"))}}, results)
+}
+
+func TestAStoreThatIsDownHoldsNothingElseBack(t *testing.T) {
+	down := sinks.Unavailable(errors.New("the store is down"))
+	results := Deliver(t.Context(), deliveries("down", "stuck", "stuck", "small"), Limits{Entries: 10, Bytes: 100},
+		func(ctx context.Context, i int, e *notification.Envelope) (string, Entry[int], error) {
+			switch e.Key {
+			case "down":
+				return "", Entry[int]{}, down
+			case "stuck":
+				<-ctx.Done()
+				return "", Entry[int]{}, ctx.Err()
+			}
+			return "a", Entry[int]{Value: i}, nil
+		}, done)
+	require.Equal(t, []sinks.Result{{Err: down}, {Err: down}, {Err: down}, {Receipt: "a3"}}, results)
+
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	results = Deliver(ctx, deliveries("stuck"), Limits{Entries: 10, Bytes: 100},
+		func(ctx context.Context, _ int, _ *notification.Envelope) (string, Entry[int], error) {
+			return "", Entry[int]{}, ctx.Err()
+		}, done)
+	require.Equal(t, []sinks.Result{{Err: context.Canceled}}, results, "the engine ends it")
 }
 
 func TestAnIDIsLegal(t *testing.T) {
