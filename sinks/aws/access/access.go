@@ -134,6 +134,8 @@ func (c *Client[C]) Call(ctx context.Context, codes Codes, call func(ctx context
 		return ctx.Err()
 	case c.life.Err() != nil:
 		return sinks.Unavailable(ErrClosed)
+	case bounded.Err() != nil && CodeOf(err) == "":
+		return sinks.Unavailable(fmt.Errorf("no answer within %s: %w", c.config.Timeout, err))
 	}
 	return err
 }

@@ -226,7 +226,7 @@ func (s *Sink) check(ctx context.Context, bus string) error {
 		_, err := client.DescribeEventBus(ctx, &eventbridge.DescribeEventBusInput{Name: &bus})
 		return err
 	})
-	if code := access.CodeOf(err); err != nil && !(isARN(bus) && (code == "AccessDeniedException" || code == "AccessDenied")) {
+	if code := access.CodeOf(err); err != nil && (!isARN(bus) || code != "AccessDeniedException" && code != "AccessDenied") {
 		return fmt.Errorf("eventbridge %s: %w", nameOf(bus), access.Unchecked("events:DescribeEventBus", err))
 	}
 	s.checked.Store(bus, time.Now())
