@@ -75,7 +75,7 @@ var layers = []layer{
 	{"framework/route", []string{"framework/notification", "framework/store", "registry", "sinks"}},
 	{"sinks/internal/envelope", []string{"framework/notification"}},
 	{"sinks/internal/cloudevents", []string{"framework/notification", "sinks", "sinks/internal/envelope"}},
-	{"sinks/internal/body", []string{"framework/notification", "sinks", "sinks/internal/cloudevents", "sinks/internal/envelope"}},
+	{"sinks/body", []string{"framework/notification", "sinks", "sinks/internal/cloudevents", "sinks/internal/envelope"}},
 	{"sinks/internal/naming", []string{"framework/notification"}},
 	{"sinks/internal/certificates", nil},
 	{"sinks/internal/line", nil},

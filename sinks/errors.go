@@ -69,6 +69,8 @@ type Error struct {
 	Class Class
 	// Until is when a throttled destination accepts deliveries again.
 	Until time.Time
+	// Apart means that only deliveries such as this one are affected; see [Apart].
+	Apart bool
 	// Err is the cause, with the destination's own message if there is one.
 	Err error
 }
@@ -96,6 +98,17 @@ func Throttled(until time.Time, err error) error {
 // Unavailable classifies err as a failure of the whole destination: it cannot be reached, or
 // refuses the sink itself. See [ClassUnavailable].
 func Unavailable(err error) error { return &Error{Class: ClassUnavailable, Err: err} }
+
+// Apart classifies err as the failure of something that only some deliveries need besides the destination, such as a
+// store of large bodies. It is unavailable, but says nothing about the destination, so that no breaker opens: the
+// delivery is parked and retried without using up attempts, until it does not fail in this way any more.
+func Apart(err error) error { return &Error{Class: ClassUnavailable, Apart: true, Err: err} }
+
+// IsApart reports whether err is one of [Apart].
+func IsApart(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Apart
+}
 
 // Permanent classifies err as the destination's final refusal of this delivery. See
 // [ClassPermanent].

@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -288,6 +289,52 @@ func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 		pass(6 * time.Hour)
 		require.Equal(t, []string{"sink dead a"}, o.parked(), "its key continues")
 		require.Contains(t, o.parkedOf("a").LastError, forwarder.ErrUnknownTooLong.Error()+" (72h0m0s): unknown: type is not registered: new")
+	})
+}
+
+// A store of large bodies is down for days, while small ones are delivered.
+func TestWhatOnlySomeDeliveriesNeedSpendsNoAttemptsAndStopsNoSink(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		end := time.Now().Add(49 * time.Hour)
+		s := &script{answer: refuses(sinks.Apart(errors.New("the store is down")), func(d *notification.Delivery) bool {
+			return d.Type == "large" && time.Now().Before(end)
+		})}
+		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}})
+		o.append("large", "k", "a")
+		o.append("small", "k", "b")
+		o.append("small", "", "c")
+		for i := range 48 {
+			o.append("large", "", fmt.Sprint("large ", i))
+			o.append("small", "", fmt.Sprint("small ", i))
+			pass(time.Hour)
+			require.Contains(t, s.given(), fmt.Sprint("small ", i))
+		}
+		require.Equal(t, 1, s.attempts["a"])
+		require.Zero(t, o.spent())
+		pass(2 * time.Hour)
+		require.Empty(t, o.parked())
+		require.Equal(t, 1, s.attempts["b"])
+	})
+}
+
+func TestASinkWaitsIfAllDeliveriesNeedWhatIsDown(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		end := time.Now().Add(30 * time.Hour)
+		s := &script{answer: failsUntil(end, sinks.Apart(errors.New("the store is down")))}
+		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}})
+		for i := range 200 {
+			o.append("large", fmt.Sprint(i), fmt.Sprint(i))
+		}
+		pass(29 * time.Hour)
+		require.Less(t, len(o.parked()), 100, "the others wait in the log")
+		require.Zero(t, o.spent())
+		pass(2 * time.Hour)
+		require.Empty(t, o.parked())
+		delivered := make(map[string]bool)
+		for _, id := range s.given() {
+			delivered[id] = true
+		}
+		require.Equal(t, 200, len(delivered)) //nolint:testifylint // it would print all of them
 	})
 }
 

@@ -90,6 +90,9 @@ func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
 	if !c.Enabled() {
 		return nil, nil
 	}
+	if in.Name == "" {
+		return nil, errors.New("large.store: the sink has no name, of which the names of its objects are made; set sinks.Instance.Name")
+	}
 	address, wrongAddress := c.address()
 	above, wrongSize := c.above(limit)
 	if err := errors.Join(wrongAddress, wrongSize); err != nil {
@@ -110,21 +113,19 @@ func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
 // IsLarge reports whether a body must be stored.
 func (b *Bodies) IsLarge(body []byte) bool { return b != nil && len(body) > b.above }
 
-// Put stores the body of a notification, and returns the pointer that is sent instead, as [sinks.ObjectStore] does. An
-// error has a class, unless ctx was cancelled. A store that takes all the time is unavailable.
+// Put stores the body of a notification, and returns the pointer that is sent instead, as [sinks.ObjectStore] does. A
+// store that is down, or takes all the time, is [sinks.Apart].
 func (b *Bodies) Put(ctx context.Context, id string, body []byte) (pointer []byte, err error) {
 	pointer, err = b.store.Put(ctx, objectName(b.sink, id), body)
-	var classed *sinks.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return pointer, nil
-	case errors.As(err, &classed), errors.Is(err, context.Canceled):
-	case errors.Is(err, context.DeadlineExceeded):
-		err = sinks.Unavailable(err)
-	default:
-		err = sinks.Transient(err)
 	}
-	return nil, fmt.Errorf("large body: %w", err)
+	err = fmt.Errorf("large body: %w", err)
+	switch class, _ := sinks.Classify(err); {
+	case class == sinks.ClassUnavailable, class == sinks.ClassThrottled, errors.Is(err, context.DeadlineExceeded):
+		return nil, sinks.Apart(err)
+	}
+	return nil, err
 }
 
 // CheckHealth checks the store; nil has none.

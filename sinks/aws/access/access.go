@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -29,7 +31,7 @@ const DefaultTimeout = 10 * time.Second
 var ErrClosed = errors.New("the sink is closed")
 
 // connections is how many idle connections to an endpoint are kept.
-const connections = 64
+const connections = 256
 
 // Config has the settings of a sink for its connection to AWS. Every zero field means what the SDK does without it:
 // it reads the environment, the files of ~/.aws, a web identity, and the metadata of containers and instances.
@@ -70,6 +72,9 @@ func (c *Config) Validate() error {
 	case c.AccessKeyID != "" && c.WebIdentityTokenFile != "":
 		mistake("web_identity_token_file: is given besides access_key_id; use one of them")
 	}
+	if c.Region != "" && !legalRegion.MatchString(c.Region) {
+		mistake(fmt.Sprintf("region: %q is not the name of a region, such as eu-central-1", c.Region))
+	}
 	if c.RoleARN != "" && !strings.HasPrefix(c.RoleARN, "arn:") {
 		mistake("role_arn: is not an ARN such as arn:aws:iam::123456789012:role/outbox")
 	}
@@ -83,6 +88,32 @@ func (c *Config) Validate() error {
 		mistake(fmt.Sprintf("timeout: %s is outside 100ms..1h", c.Timeout))
 	}
 	return errors.Join(mistakes...)
+}
+
+var (
+	legalRegion = regexp.MustCompile(`^[a-z0-9-]+$`)
+	regionOfARN = regexp.MustCompile(`^arn:[a-z-]+:[a-z]+:([a-z0-9-]+):`)
+)
+
+// In sets the region to that of an ARN, if there is none. Every sink whose destination may be an ARN calls it before it
+// validates.
+func (c *Config) In(arn string) {
+	if parts := regionOfARN.FindStringSubmatch(arn); parts != nil && c.Region == "" {
+		c.Region = parts[1]
+	}
+}
+
+// Check returns why a destination cannot be one of the region: it is the ARN of another one. The service would take one of
+// the same name here for it.
+func (c *Config) Check(arn string) error {
+	parts := regionOfARN.FindStringSubmatch(arn)
+	switch {
+	case parts != nil && c.Region == "":
+		return errors.New("is an ARN that comes from data; set region, which must be that of the ARN")
+	case parts != nil && parts[1] != c.Region:
+		return fmt.Errorf("%s is in the region %s, but region is %s", arn, parts[1], c.Region)
+	}
+	return nil
 }
 
 // Client makes the client of a service when it is needed first, and again after its credentials were refused, so that
@@ -130,12 +161,12 @@ func (c *Client[C]) Call(ctx context.Context, codes Codes, call func(ctx context
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	case c.life.Err() != nil:
 		return sinks.Unavailable(ErrClosed)
 	case bounded.Err() != nil && CodeOf(err) == "":
-		return sinks.Unavailable(fmt.Errorf("no answer within %s: %w", c.config.Timeout, err))
+		return sinks.Unavailable(fmt.Errorf("no answer in time: %w", err))
 	}
 	return err
 }
@@ -211,6 +242,7 @@ func (c *Client[C]) load(ctx context.Context) (aws.Config, error) {
 		config.WithHTTPClient(c.http()),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 		config.WithAppID("waybill"),
+		config.WithLogger(logging.LoggerFunc(c.log)),
 	}
 	if c.config.Region != "" {
 		options = append(options, config.WithRegion(c.config.Region))
@@ -242,6 +274,13 @@ func (c *Client[C]) load(ctx context.Context) (aws.Config, error) {
 		loaded.ConfigSources = append([]any{ownEndpoint{}}, loaded.ConfigSources...)
 	}
 	return loaded, nil
+}
+
+// log logs what the SDK says, for which an error is returned as well.
+func (c *Client[C]) log(_ logging.Classification, format string, values ...any) {
+	if c.in.Logger != nil {
+		c.in.Logger.Debug(fmt.Sprintf(format, values...))
+	}
 }
 
 // ownEndpoint keeps a client from using the endpoint of a service in the environment or in a profile, such as

@@ -30,7 +30,7 @@ var refused = map[string]bool{
 // common are the codes of all services that are about the sink and not about the notification.
 var common = Codes{
 	"AccessDenied": sinks.ClassUnavailable, "AccessDeniedException": sinks.ClassUnavailable, "AuthorizationError": sinks.ClassUnavailable,
-	"NotAuthorized": sinks.ClassUnavailable, "UnauthorizedOperation": sinks.ClassUnavailable, "OptInRequired": sinks.ClassUnavailable,
+	"NotAuthorized": sinks.ClassUnavailable, "UnauthorizedOperation": sinks.ClassUnavailable, "OptInRequired": sinks.ClassUnavailable, "SubscriptionRequiredException": sinks.ClassUnavailable,
 	"InvalidAction": sinks.ClassUnavailable, "UnknownOperationException": sinks.ClassUnavailable, "UnsupportedOperation": sinks.ClassUnavailable,
 	"MissingAction": sinks.ClassUnavailable, "MissingParameter": sinks.ClassUnavailable, "InternalFailure": sinks.ClassUnavailable,
 	"InternalError": sinks.ClassUnavailable, "InternalException": sinks.ClassUnavailable, "ServiceUnavailable": sinks.ClassUnavailable,
@@ -40,7 +40,7 @@ var common = Codes{
 // Answers are the rows of the reference that all services share.
 var Answers = []sinks.Answer{
 	{Says: "ThrottlingException, Throttling, RequestThrottled, SlowDown, KMS.ThrottlingException and the like", Means: "throttled for a second; entries of a batch are tried again three times before"},
-	{Says: "AccessDenied, AuthorizationError, OptInRequired; ExpiredToken, InvalidClientTokenId, UnrecognizedClientException, SignatureDoesNotMatch, RequestExpired; no credentials, no region", Means: "unavailable; credentials are found again"},
+	{Says: "AccessDenied, AuthorizationError, OptInRequired, SubscriptionRequiredException; ExpiredToken, InvalidClientTokenId, UnrecognizedClientException, SignatureDoesNotMatch, RequestExpired; no credentials, no region", Means: "unavailable; credentials are found again"},
 	{Says: "KMS.DisabledException, KMS.NotFoundException, KMS.AccessDeniedException, KMS.InvalidStateException and the like", Means: "unavailable"},
 	{Says: "HTTP 5xx, InternalFailure, ServiceUnavailable; an answer that is not the service's; the connection cannot be made or is lost; no answer within `timeout`", Means: "unavailable"},
 	{Says: "any other code", Means: "transient"},
@@ -94,6 +94,10 @@ func (c Codes) Classify(err error) error {
 		}
 		return c.Error(answer.ErrorCode(), answer.ErrorMessage(), server)
 	}
+	var unsent *smithyhttp.RequestSendError
+	if errors.As(err, &unsent) {
+		err = unsent.Err // the rest has only empty fields of an answer
+	}
 	return sinks.Unavailable(err)
 }
 
@@ -113,10 +117,18 @@ func CodeOf(err error) string {
 	return e.code
 }
 
-// Unchecked returns the error of a health check, with the right that it needs if that is missing.
-func Unchecked(right string, err error) error {
-	if err == nil {
-		return nil
+// Lookup returns the error of a question that says nothing about a notification, such as that for the URL of a queue. It
+// is unavailable or throttled. If a right is missing, it names it.
+func Lookup(right string, err error) error {
+	class, _ := sinks.Classify(err)
+	if err == nil || class == sinks.ClassCancelled {
+		return err
 	}
-	return fmt.Errorf("check, which needs the right %s: %w", right, err)
+	if code := CodeOf(err); strings.HasPrefix(code, "AccessDenied") || code == "Forbidden" || code == "AuthorizationError" {
+		err = fmt.Errorf("the right %s is missing: %w", right, err)
+	}
+	if class != sinks.ClassUnavailable && class != sinks.ClassThrottled {
+		err = sinks.Unavailable(err)
+	}
+	return err
 }

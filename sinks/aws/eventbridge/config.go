@@ -10,7 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
@@ -49,12 +49,19 @@ func (c *Config) SetDefaults() {
 	c.Format = cmp.Or(c.Format, body.FormatEnvelope)
 	c.MaxBytes = cmp.Or(c.MaxBytes, maxBytes)
 	c.Access.SetDefaults()
+	c.Access.In(c.Bus)
 }
 
 // Validate returns all mistakes, joined. Each begins with its key.
 func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return filled.validate()
+}
+
+func (c *Config) validate() error {
 	var wrong []error
-	if _, err := naming.New(c.Bus, checkBus); err != nil {
+	if _, err := naming.New(c.Bus, c.checkBus); err != nil {
 		wrong = append(wrong, fmt.Errorf("bus: %w", err))
 	}
 	switch {
@@ -77,14 +84,14 @@ func (c *Config) Validate() error {
 		wrong = append(wrong, fmt.Errorf("max_bytes: %d is outside 1024..%d", c.MaxBytes, maxBytes))
 	}
 	if c.Format != body.FormatCloudEvents || c.Source != "" { // otherwise the same is said twice
-		wrong = append(wrong, c.body().Validate(nil, 0))
+		wrong = append(wrong, c.body().Validate())
 	}
 	return errors.Join(append(wrong, c.Large.Validate(c.MaxBytes), c.Access.Validate())...)
 }
 
 // body returns the settings of the detail.
-func (c *Config) body() body.Config {
-	its := body.Config{Format: c.Format}
+func (c *Config) body() body.Form {
+	its := body.Form{Format: c.Format}
 	if c.Format == body.FormatCloudEvents {
 		its.Source = c.Source
 	}
@@ -98,7 +105,13 @@ func (c *Config) Channel() sinks.Channel {
 		Address:  sinks.Address(nameOf(c.Bus)),
 		Text:     "An event for each notification, of the source `" + c.Source + "`. The notification is in `detail`. Events come in any order, and may come twice.",
 	}
-	c.body().Describe(&its, false)
+	if c.Format == body.FormatPayload {
+		its.Text += " An event lacks the id of the notification."
+	}
+	if c.Large.Enabled() {
+		its.Text += " The detail of one that is too large has `PayloadPointer`, which says where it is stored."
+	}
+	c.body().Describe(&its)
 	return its
 }
 
@@ -118,14 +131,14 @@ var (
 )
 
 // checkBus returns why a text names no bus: PutEventsRequestEntry, EventBusName.
-func checkBus(bus string) error {
+func (c *Config) checkBus(bus string) error {
 	switch {
 	case isARN(bus) && !legalARN.MatchString(bus):
 		return fmt.Errorf("%q is not the ARN of a bus, such as arn:aws:events:eu-central-1:123456789012:event-bus/orders", bus)
 	case !isARN(bus) && !legalName.MatchString(bus):
 		return fmt.Errorf("%q is not the name of a bus: up to 256 letters, digits, and any of . - _ /", bus)
 	}
-	return nil
+	return c.Access.Check(bus)
 }
 
 // checkDetailType returns why a text is no detail type: PutEventsRequestEntry, DetailType.

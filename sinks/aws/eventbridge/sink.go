@@ -42,7 +42,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
 	"github.com/waybill-go/waybill/sinks/aws/internal/batches"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
@@ -61,7 +61,7 @@ type Sink struct {
 	config          Config
 	bus, detailType naming.Name
 	resources       []naming.Name
-	body            body.Config
+	body            body.Form
 	large           *large.Bodies
 	client          *access.Client[*eventbridge.Client]
 	checked         sync.Map // when buses were last found, by what the configuration calls them
@@ -82,7 +82,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	}
 	s := &Sink{config: c, body: c.body()}
 	var err error
-	if s.bus, err = naming.New(c.Bus, checkBus); err != nil {
+	if s.bus, err = naming.New(c.Bus, c.checkBus); err != nil {
 		return nil, err
 	}
 	if s.detailType, err = naming.New(c.DetailType, checkDetailType); err != nil {
@@ -227,7 +227,7 @@ func (s *Sink) check(ctx context.Context, bus string) error {
 		return err
 	})
 	if code := access.CodeOf(err); err != nil && (!isARN(bus) || code != "AccessDeniedException" && code != "AccessDenied") {
-		return fmt.Errorf("eventbridge %s: %w", nameOf(bus), access.Unchecked("events:DescribeEventBus", err))
+		return fmt.Errorf("eventbridge %s: %w", nameOf(bus), access.Lookup("events:DescribeEventBus", err))
 	}
 	s.checked.Store(bus, time.Now())
 	return nil

@@ -8,8 +8,8 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/encoding"
-	"github.com/waybill-go/waybill/sinks/internal/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
@@ -26,7 +26,7 @@ const (
 type Config struct {
 	Stream   string          `yaml:"stream" doc:"Name or ARN of the stream, or a template for one, such as {{.Metadata.tenant}}-orders. Required"`
 	MaxBytes int             `yaml:"max_bytes" doc:"Largest record in bytes, with its partition key, up to 10485760; not above the stream's MaxRecordSizeInKiB. Default: 1048576"`
-	Body     body.Config     `yaml:",inline"`
+	Body     body.Form       `yaml:",inline"`
 	Encoding encoding.Config `yaml:"encoding" doc:"Payloads in Avro, JSON Schema or Protobuf, with the id of their schema in a schema registry, for format: payload. TOPIC in the names of schemas is the name of the stream"`
 	Large    large.Config    `yaml:"large" doc:"Store of bodies that are too large for a record, in the form of Amazon's extended client libraries"`
 	Access   access.Config   `yaml:",inline"`
@@ -44,12 +44,19 @@ func (c *Config) SetDefaults() {
 	c.Body.Format = cmp.Or(c.Body.Format, body.FormatEnvelope)
 	c.Encoding.SetDefaults()
 	c.Access.SetDefaults()
+	c.Access.In(c.Stream)
 }
 
 // Validate returns all mistakes, joined. Each begins with its key.
 func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return filled.validate()
+}
+
+func (c *Config) validate() error {
 	var wrong []error
-	if _, err := naming.New(c.Stream, checkStream); err != nil {
+	if _, err := naming.New(c.Stream, c.checkStream); err != nil {
 		wrong = append(wrong, fmt.Errorf("stream: %w", err))
 	}
 	if c.MaxBytes < 1024 || c.MaxBytes > maxRecordBytes {
@@ -58,7 +65,7 @@ func (c *Config) Validate() error {
 	if c.Encoding.Enabled() && c.Body.Format != body.FormatPayload {
 		wrong = append(wrong, fmt.Errorf("encoding: is for format: %s, but format is %s", body.FormatPayload, c.Body.Format))
 	}
-	return errors.Join(append(wrong, c.Body.Validate(nil, 0), c.Encoding.Validate(), c.Large.Validate(c.MaxBytes), c.Access.Validate())...)
+	return errors.Join(append(wrong, c.Body.Validate(), c.Encoding.Validate(), c.Large.Validate(c.MaxBytes), c.Access.Validate())...)
 }
 
 // Channel implements [sinks.Described].
@@ -66,9 +73,15 @@ func (c *Config) Channel() sinks.Channel {
 	its := sinks.Channel{
 		Protocol: "kinesis",
 		Address:  sinks.Address(streamName(c.Stream)),
-		Text:     "A record for each notification. Its partition key is the ordering key, so that records of a key are in one shard, in order. A record may come twice, with the same id.",
+		Text:     "A record for each notification. Its partition key is the ordering key, so that records of a key are in one shard, in order. A record may come twice.",
 	}
-	c.Body.Describe(&its, false)
+	if c.Body.Format == body.FormatPayload {
+		its.Text += " It has only the payload, and lacks the id of the notification."
+	}
+	if c.Large.Enabled() {
+		its.Text += " The data of one that is too large is a pointer, which says where it is stored."
+	}
+	c.Body.Describe(&its)
 	c.Encoding.Describe(&its)
 	return its
 }
@@ -87,12 +100,12 @@ func streamName(stream string) string {
 }
 
 // checkStream returns why a text names no stream: CreateStream, StreamName.
-func checkStream(stream string) error {
+func (c *Config) checkStream(stream string) error {
 	switch {
 	case stream == "":
 		return errors.New("is missing")
 	case !legalName.MatchString(stream) && !legalARN.MatchString(stream):
 		return fmt.Errorf("%q is neither the name of a stream, which has up to 128 letters, digits, dots, dashes and underscores, nor its ARN, such as arn:aws:kinesis:eu-central-1:123456789012:stream/orders", stream)
 	}
-	return nil
+	return c.Access.Check(stream)
 }

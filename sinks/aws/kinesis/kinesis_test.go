@@ -179,10 +179,12 @@ func TestARecordHasItsKey(t *testing.T) {
 
 func TestMistakesNameTheirKey(t *testing.T) {
 	for text, change := range map[string]func(*kinesis.Config){
-		"stream: is missing":            func(c *kinesis.Config) { c.Stream = "" },
-		`stream: "a b" is neither`:      func(c *kinesis.Config) { c.Stream = "a b" },
-		"max_bytes: 1 is outside":       func(c *kinesis.Config) { c.MaxBytes = 1 },
-		"attributes: messages of this":  func(c *kinesis.Config) { c.Body.Attributes = []string{"tenant"} },
+		"stream: is missing":       func(c *kinesis.Config) { c.Stream = "" },
+		`stream: "a b" is neither`: func(c *kinesis.Config) { c.Stream = "a b" },
+		"max_bytes: 1 is outside":  func(c *kinesis.Config) { c.MaxBytes = 1 },
+		"is in the region us-east-1": func(c *kinesis.Config) {
+			c.Stream, c.Access.Region = "arn:aws:kinesis:us-east-1:123456789012:stream/orders", "eu-central-1"
+		},
 		"encoding: is for format":       func(c *kinesis.Config) { c.Encoding.Format = "avro" },
 		"secret_access_key: is missing": func(c *kinesis.Config) { c.Access.AccessKeyID = "a" },
 	} {

@@ -68,7 +68,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	}
 	s := &Sink{config: c}
 	var err error
-	if s.stream, err = naming.New(c.Stream, checkStream); err != nil {
+	if s.stream, err = naming.New(c.Stream, c.checkStream); err != nil {
 		return nil, err
 	}
 	if s.large, err = c.Large.Open(in, c.MaxBytes); err != nil {
@@ -216,7 +216,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	if err == nil && status != types.StreamStatusActive && status != types.StreamStatusUpdating {
 		err = sinks.Unavailable(fmt.Errorf("the stream is %s", status))
 	}
-	return access.Unchecked("kinesis:DescribeStreamSummary", err)
+	return access.Lookup("kinesis:DescribeStreamSummary", err)
 }
 
 // Close closes the connections.

@@ -94,7 +94,7 @@ func (s *store) Put(ctx context.Context, name string, body []byte) (pointer []by
 
 // CheckHealth implements [sinks.ObjectStore]. It asks for the bucket, and writes nothing.
 func (s *store) CheckHealth(ctx context.Context) error {
-	return access.Unchecked("s3:ListBucket", s.call(ctx, func(ctx context.Context, client *s3.Client) error {
+	return access.Lookup("s3:ListBucket", s.call(ctx, func(ctx context.Context, client *s3.Client) error {
 		_, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &s.bucket})
 		return err
 	}))

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
 	"github.com/waybill-go/waybill/sinks/aws/internal/batches"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
@@ -44,10 +44,17 @@ func (c *Config) SetDefaults() {
 	c.MaxBytes = cmp.Or(c.MaxBytes, defaultMaxBytes)
 	c.Body.Format = cmp.Or(c.Body.Format, body.FormatPayload)
 	c.Access.SetDefaults()
+	c.Access.In(c.Topic)
 }
 
 // Validate returns all mistakes, joined. Each begins with its key.
 func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return filled.validate()
+}
+
+func (c *Config) validate() error {
 	var wrong []error
 	if _, err := naming.New(c.Topic, c.checkTopic); err != nil {
 		wrong = append(wrong, fmt.Errorf("topic: %w", err))
@@ -78,7 +85,8 @@ func (c *Config) Channel() sinks.Channel {
 	if batches.IsFIFO(c.Topic) {
 		its.Text = "A message for each notification, for all subscriptions whose filters accept it. Its group is the ordering key, so that FIFO queues receive the messages of a key in order. Its deduplication id is the notification's id: within five minutes a message comes once."
 	}
-	c.Body.Describe(&its, true)
+	c.Body.Describe(&its)
+	c.Large.Describe(&its)
 	return its
 }
 
@@ -99,18 +107,15 @@ var (
 
 // checkTopic returns why a text names no topic: CreateTopic, Name.
 func (c *Config) checkTopic(topic string) error {
-	parts := legalARN.FindStringSubmatch(topic)
 	switch {
 	case topic == "":
 		return errors.New("is missing")
-	case isARN(topic) && parts == nil:
+	case isARN(topic) && !legalARN.MatchString(topic):
 		return fmt.Errorf("%q is not the ARN of a topic, such as arn:aws:sns:eu-central-1:123456789012:orders", topic)
 	case !legalName.MatchString(nameOf(topic)):
 		return fmt.Errorf("%q is not the name of a topic: up to 256 letters, digits, dashes and underscores, and .fifo at the end of that of a FIFO topic", nameOf(topic))
-	case parts != nil && c.Access.Region != "" && parts[1] != c.Access.Region:
-		return fmt.Errorf("%s is in the region %s, but region is %s", topic, parts[1], c.Access.Region)
 	}
-	return nil
+	return c.Access.Check(topic)
 }
 
 var legalSubject = regexp.MustCompile(`^([!-~][ -~]*)?$`)

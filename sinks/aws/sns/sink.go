@@ -177,7 +177,7 @@ func (c *clients) arn(ctx context.Context, topic string) (string, error) {
 	if prefix == nil {
 		caller, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}) // needs no right
 		if err != nil {
-			return "", fmt.Errorf("the account of the credentials: %w", err)
+			return "", fmt.Errorf("the account of the credentials: %w", access.Lookup("sts:GetCallerIdentity", codes.Classify(err)))
 		}
 		_, partition, _ := strings.Cut(aws.ToString(caller.Arn), ":")
 		partition, _, _ = strings.Cut(partition, ":")
@@ -220,7 +220,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	if naming.IsTemplate(s.config.Topic) {
 		return s.client.Call(ctx, codes, func(context.Context, *clients) error { return nil })
 	}
-	return access.Unchecked("sns:GetTopicAttributes", s.client.Call(ctx, codes, func(ctx context.Context, c *clients) error {
+	return access.Lookup("sns:GetTopicAttributes", s.client.Call(ctx, codes, func(ctx context.Context, c *clients) error {
 		arn, err := c.arn(ctx, s.config.Topic)
 		if err != nil {
 			return err

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
 	"github.com/waybill-go/waybill/sinks/aws/internal/batches"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
@@ -42,12 +43,25 @@ func (c *Config) SetDefaults() {
 	c.MaxBytes = cmp.Or(c.MaxBytes, maxBytes)
 	c.Body.Format = cmp.Or(c.Body.Format, body.FormatPayload)
 	c.Access.SetDefaults()
+	c.Access.In(c.Queue)
+	if u, err := url.Parse(c.Queue); isURL(c.Queue) && err == nil {
+		if parts := regionOfHost.FindStringSubmatch(u.Host); parts != nil {
+			c.Access.Region = cmp.Or(c.Access.Region, parts[1])
+		}
+		c.Access.Endpoint = cmp.Or(c.Access.Endpoint, u.Scheme+"://"+u.Host)
+	}
 }
 
 // Validate returns all mistakes, joined. Each begins with its key.
 func (c *Config) Validate() error {
+	filled := *c
+	filled.SetDefaults()
+	return filled.validate()
+}
+
+func (c *Config) validate() error {
 	var wrong []error
-	if _, err := naming.New(c.Queue, checkQueue); err != nil {
+	if _, err := naming.New(c.Queue, c.checkQueue); err != nil {
 		wrong = append(wrong, fmt.Errorf("queue: %w", err))
 	}
 	if c.Group != "" && batches.IsFIFO(c.Queue) {
@@ -71,7 +85,8 @@ func (c *Config) Channel() sinks.Channel {
 	if batches.IsFIFO(c.Queue) {
 		its.Text = "A message for each notification. Its group is the ordering key, so that messages of a key are received in order. Its deduplication id is the notification's id: within five minutes a message comes once."
 	}
-	c.Body.Describe(&its, true)
+	c.Body.Describe(&its)
+	c.Large.Describe(&its)
 	return its
 }
 
@@ -93,12 +108,13 @@ func isURL(queue string) bool {
 func isARN(queue string) bool { return strings.HasPrefix(queue, "arn:") }
 
 var (
-	legalName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,75}(\.fifo)?$`)
-	legalARN  = regexp.MustCompile(`^arn:[a-z-]+:sqs:[a-z0-9-]+:(\d{12}):[A-Za-z0-9_.-]+$`)
+	legalName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,75}(\.fifo)?$`)
+	regionOfHost = regexp.MustCompile(`^sqs\.([a-z0-9-]+)\.amazonaws\.com`)
+	legalARN     = regexp.MustCompile(`^arn:[a-z-]+:sqs:[a-z0-9-]+:(\d{12}):[A-Za-z0-9_.-]+$`)
 )
 
 // checkQueue returns why a text names no queue: CreateQueue, QueueName.
-func checkQueue(queue string) error {
+func (c *Config) checkQueue(queue string) error {
 	name := nameOf(queue)
 	switch {
 	case queue == "":
@@ -107,6 +123,21 @@ func checkQueue(queue string) error {
 		return fmt.Errorf("%q is not the ARN of a queue, such as arn:aws:sqs:eu-central-1:123456789012:orders", queue)
 	case !legalName.MatchString(name) || len(name) > 80:
 		return fmt.Errorf("%q is not the name of a queue: up to 80 letters, digits, dashes and underscores, and .fifo at the end of that of a FIFO queue", name)
+	case isURL(queue):
+		return c.checkURL(queue)
+	}
+	return c.Access.Check(queue)
+}
+
+func (c *Config) checkURL(queue string) error {
+	u, err := url.Parse(queue)
+	switch {
+	case err != nil || u.User != nil || u.RawQuery != "":
+		return errors.New("is not the URL of a queue, without a user, such as https://sqs.eu-central-1.amazonaws.com/123456789012/orders")
+	case c.Access.Region != "":
+		if parts := regionOfHost.FindStringSubmatch(u.Host); parts != nil && parts[1] != c.Access.Region {
+			return fmt.Errorf("%s is in the region %s, but region is %s", queue, parts[1], c.Access.Region)
+		}
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	}
 	s := &Sink{config: c}
 	var err error
-	if s.queue, err = naming.New(c.Queue, checkQueue); err != nil {
+	if s.queue, err = naming.New(c.Queue, c.checkQueue); err != nil {
 		return nil, err
 	}
 	if s.group, err = naming.New(c.Group, func(string) error { return nil }); err != nil {
@@ -195,7 +195,7 @@ func (s *Sink) url(ctx context.Context, queue string) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("sqs %s: its URL: %w", nameOf(queue), err)
+		return "", fmt.Errorf("sqs %s: its URL: %w", nameOf(queue), access.Lookup("sqs:GetQueueUrl", err))
 	}
 	s.urls.Store(queue, url)
 	return url, nil
@@ -214,7 +214,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return access.Unchecked("sqs:GetQueueAttributes", s.client.Call(ctx, codes, func(ctx context.Context, client *sqs.Client) error {
+	return access.Lookup("sqs:GetQueueAttributes", s.client.Call(ctx, codes, func(ctx context.Context, client *sqs.Client) error {
 		_, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
 		return err
 	}))

@@ -231,6 +231,17 @@ func TestAQueueIsNamedByNameURLOrARN(t *testing.T) {
 	}
 }
 
+func TestTheRegionIsThatOfTheQueue(t *testing.T) {
+	for _, queue := range []string{"arn:aws:sqs:us-east-1:123456789012:orders", "https://sqs.us-east-1.amazonaws.com/123456789012/orders"} {
+		c := sqs.Config{Queue: queue}
+		c.SetDefaults()
+		require.Equal(t, "us-east-1", c.Access.Region)
+	}
+	c := sqs.Config{Queue: "http://127.0.0.1:9324/queue/orders"}
+	c.SetDefaults()
+	require.Equal(t, "http://127.0.0.1:9324", c.Access.Endpoint)
+}
+
 func TestAQueueThatIsMadeLaterIsFound(t *testing.T) {
 	queue := newQueue(t, awstest.Moto(t), "")
 	sink, _ := newSink(t, queue, nil)
@@ -267,11 +278,20 @@ func TestMistakesNameTheirKey(t *testing.T) {
 		"role_arn: is not an ARN":          func(c *sqs.Config) { c.Access.RoleARN = "outbox" },
 		"timeout: 1ms is outside":          func(c *sqs.Config) { c.Access.Timeout = time.Millisecond },
 		"large.store: this program has no": func(c *sqs.Config) { c.Large.Store = "s3://bucket" },
+		"is in the region us-east-1, but": func(c *sqs.Config) {
+			c.Queue, c.Access.Region = "arn:aws:sqs:us-east-1:123456789012:orders", "eu-central-1"
+		},
+		"orders is in the region eu-west-1": func(c *sqs.Config) {
+			c.Queue, c.Access.Region = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders", "eu-central-1"
+		},
+		"queue: is not the URL":         func(c *sqs.Config) { c.Queue = "http://me:secret@127.0.0.1/123456789012/orders" },
+		"region: \"eu central\" is not": func(c *sqs.Config) { c.Access.Region = "eu central" },
 	} {
 		c := sqs.Config{Queue: "orders"}
 		change(&c)
-		_, err := sqs.New(sinks.Instance{}, c)
+		_, err := sqs.New(sinks.Instance{Name: "queue"}, c)
 		require.ErrorContains(t, err, text)
+		require.NotContains(t, err.Error(), "secret@")
 	}
 }
 

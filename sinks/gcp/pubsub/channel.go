@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/waybill-go/waybill/sinks"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"

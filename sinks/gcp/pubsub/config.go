@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/gcp/internal/account"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 	"github.com/waybill-go/waybill/sinks/internal/envelope"
 	"github.com/waybill-go/waybill/sinks/large"

@@ -60,6 +60,10 @@ func (d *Dispatcher) failed(f *failure) {
 		d.dead(f) // nothing was sent, so it says nothing about a destination
 		return
 	}
+	if sinks.IsApart(f.err) {
+		d.apart(f)
+		return
+	}
 	if d.judgeByDestination(f) {
 		return
 	}
@@ -171,10 +175,7 @@ func (d *Dispatcher) unknown(f *failure) {
 	if d.breaker.Answered() {
 		d.available()
 	}
-	var age time.Duration
-	if !f.firstParked.IsZero() {
-		age = f.now.Sub(f.dueFirst())
-	}
+	age := f.age()
 	if age > settings.UnknownAge {
 		f.err = fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, settings.UnknownAge, f.err)
 		d.dead(f)
@@ -182,6 +183,30 @@ func (d *Dispatcher) unknown(f *failure) {
 	}
 	f.Attempt--
 	d.tryAgain(f, d.settings.Retry.PauseUnknown(age))
+}
+
+// apart handles an item that lacks what only some items need. The attempt does not count, and the breaker is asked only
+// whether nearly all items fail.
+func (d *Dispatcher) apart(f *failure) {
+	spent, began := d.breaker.Failed(f.now, keyOrID(f.item), f.err)
+	if began {
+		d.opened(f.call.logged(), "nearly all deliveries to the sink fail, they wait", f.err)
+	}
+	if !spent {
+		f.lane.stats.Failed++
+		d.putBack(f)
+		return
+	}
+	f.Attempt--
+	d.tryAgain(f, d.settings.Retry.PauseUnknown(f.age()))
+}
+
+// age returns how long a parked item has been due; 0 for one that is not parked.
+func (f *failure) age() time.Duration {
+	if f.firstParked.IsZero() {
+		return 0
+	}
+	return f.now.Sub(f.dueFirst())
 }
 
 // dueFirst returns about when a parked item was first due.

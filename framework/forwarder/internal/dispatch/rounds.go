@@ -116,7 +116,7 @@ func (d *Dispatcher) giveUpIfAborted(ctx context.Context, it *item, err error) b
 	}
 	switch class, _ := sinks.Classify(err); {
 	case unclear, errors.Is(err, sinks.ErrAborted):
-	case class == sinks.ClassPermanent, class == sinks.ClassInvalid, class == sinks.ClassTransient:
+	case class == sinks.ClassPermanent, class == sinks.ClassInvalid, class == sinks.ClassTransient, sinks.IsApart(err):
 		if l.verdicts == nil {
 			l.verdicts = make(map[store.Ref]error)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +22,9 @@ var pause = 100 * time.Millisecond
 // atOnce is how many entries are made at the same time.
 const atOnce = 16
 
+// destinationsAtOnce is how many destinations of a batch are sent to at the same time. Each needs a connection.
+const destinationsAtOnce = 32
+
 // Limits are those of a request.
 type Limits struct{ Entries, Bytes int }
 
@@ -37,8 +39,8 @@ type Entry[E any] struct {
 // of each delivery.
 //
 // Entries are made a few at a time, since that may store their bodies. If the store or a registry is down, the others
-// that wait for it end with the same error. All destinations are sent to at the same time. So what does not answer takes
-// no longer than one request to it, and leaves a sink its time for the rest of the batch.
+// that wait for it end with the same error. Up to 32 destinations are sent to at the same time. So what does not answer
+// takes no longer than one request to it, and leaves a sink its time for the rest of the batch.
 func Deliver[E any](
 	ctx context.Context, batch []*notification.Delivery, limits Limits,
 	entry func(ctx context.Context, i int, e *notification.Envelope) (destination string, _ Entry[E], _ error),
@@ -70,13 +72,15 @@ func Deliver[E any](
 			all[destinations[i]] = append(all[destinations[i]], e)
 		}
 	}
-	var sending sync.WaitGroup
+	var sending errgroup.Group
+	sending.SetLimit(destinationsAtOnce)
 	for destination, its := range all {
-		sending.Go(func() {
+		sending.Go(func() error {
 			Send(ctx, its, limits, results, func(ctx context.Context, entries []E) ([]sinks.Result, error) { return send(ctx, destination, entries) })
+			return nil
 		})
 	}
-	sending.Wait()
+	_ = sending.Wait()
 	return results
 }
 
@@ -86,16 +90,15 @@ func Deliver[E any](
 // An entry that was throttled or failed in the service is sent again a few times, and holds back no other. If a
 // request is refused for what is in it, its entries are sent in halves, so that only the guilty one fails.
 func Send[E any](ctx context.Context, entries []Entry[E], limits Limits, results []sinks.Result, send func(context.Context, []E) ([]sinks.Result, error)) {
+	r := &requests[E]{results, send}
 	for len(entries) > 0 {
 		n := fitting(entries, limits)
-		again, down := request(ctx, entries[:n], results, send)
+		again, down := r.send(ctx, entries[:n])
 		for try := 1; len(again) > 0 && down == nil && try < tries && wait(ctx, try); try++ {
-			again, down = request(ctx, again, results, send)
+			again, down = r.send(ctx, again)
 		}
 		if entries = entries[n:]; down != nil {
-			for _, e := range entries {
-				results[e.Index].Err = down
-			}
+			r.fail(entries, down)
 			return
 		}
 	}
@@ -111,48 +114,72 @@ func fitting[E any](entries []Entry[E], limits Limits) (n int) {
 	return n
 }
 
-// request sends a request, and returns the entries that should be sent again. down is why the service accepts no request
-// at all.
-func request[E any](ctx context.Context, entries []Entry[E], results []sinks.Result, send func(context.Context, []E) ([]sinks.Result, error)) (again []Entry[E], down error) {
+// requests sends requests and settles their entries.
+type requests[E any] struct {
+	results []sinks.Result
+	request func(context.Context, []E) ([]sinks.Result, error)
+}
+
+// send sends a request, and returns the entries that should be sent again. down is why the service accepts no request at
+// all.
+func (r *requests[E]) send(ctx context.Context, entries []Entry[E]) (again []Entry[E], down error) {
 	values := make([]E, len(entries))
 	for i, e := range entries {
 		values[i] = e.Value
 	}
-	settled, err := send(ctx, values)
+	settled, err := r.request(ctx, values)
 	switch {
-	case err != nil && len(entries) > 1 && isAboutContent(err):
-		half := len(entries) / 2
-		first, down := request(ctx, entries[:half], results, send)
-		if down != nil {
-			err = down
-			break
-		}
-		second, down := request(ctx, entries[half:], results, send)
-		return append(first, second...), down
 	case err == nil:
 		for i, e := range entries {
-			results[e.Index] = settled[i]
+			r.results[e.Index] = settled[i]
 			if isDown(settled[i].Err) {
 				again = append(again, e)
 			}
 		}
 		return again, nil
-	}
-	for _, e := range entries {
-		if results[e.Index] == (sinks.Result{}) {
-			results[e.Index].Err = err
-		}
-	}
-	if isAboutContent(err) {
+	case isDown(err) || ctx.Err() != nil:
+		r.fail(entries, err)
+		return nil, err
+	case len(entries) == 1:
+		r.fail(entries, err)
 		return nil, nil
 	}
-	return nil, err
+	return r.halves(ctx, entries, err)
 }
 
-// isAboutContent reports whether another request could be accepted where this one was refused.
-func isAboutContent(err error) bool {
-	class, _ := sinks.Classify(err)
-	return class == sinks.ClassPermanent || class == sinks.ClassInvalid || class == sinks.ClassTransient
+// halves sends the halves of a request that was refused for what may be in it. If even two entries that are sent alone are
+// refused for what need not be theirs, the service refuses everything, and the others are not tried one by one.
+func (r *requests[E]) halves(ctx context.Context, entries []Entry[E], err error) (again []Entry[E], down error) {
+	half := len(entries) / 2
+	first, down := r.send(ctx, entries[:half])
+	if down == nil && half > 1 && r.areRefused(entries[:half]) {
+		down = err
+	}
+	if down != nil {
+		r.fail(entries[half:], down)
+		return first, down
+	}
+	second, down := r.send(ctx, entries[half:])
+	return append(first, second...), down
+}
+
+// areRefused reports whether all entries have failed for what need not be theirs.
+func (r *requests[E]) areRefused(entries []Entry[E]) bool {
+	for _, e := range entries {
+		if class, _ := sinks.Classify(r.results[e.Index].Err); r.results[e.Index].Err == nil || class != sinks.ClassTransient {
+			return false
+		}
+	}
+	return true
+}
+
+// fail sets the error of entries that have no result.
+func (r *requests[E]) fail(entries []Entry[E], err error) {
+	for _, e := range entries {
+		if r.results[e.Index] == (sinks.Result{}) {
+			r.results[e.Index].Err = err
+		}
+	}
 }
 
 // isDown reports whether an error is about the service, and not about what was sent.

@@ -158,3 +158,16 @@ func TestAnIDIsLegal(t *testing.T) {
 	}
 	require.NotEqual(t, ID("a b"), ID("a  b"))
 }
+
+func TestNotEveryEntryIsTriedIfTheServiceRefusesAll(t *testing.T) {
+	sent := 0
+	results := make([]sinks.Result, 500)
+	Send(t.Context(), entries(make([]int, 500)...), Limits{Entries: 500, Bytes: 100}, results, func(context.Context, []int) ([]sinks.Result, error) {
+		sent++
+		return nil, errors.New("a code that is not known")
+	})
+	require.Less(t, sent, 15)
+	for _, r := range results {
+		require.Error(t, r.Err)
+	}
+}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
-	"github.com/waybill-go/waybill/sinks/internal/body"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
@@ -54,12 +54,17 @@ func (f Form) Message(ctx context.Context, e *notification.Envelope, more int) (
 		m.Bytes += len(name) + len(kind) + len(value)
 	}
 	for _, a := range f.Body.AttributesOf(e) {
-		if !isText(a.Value) {
-			return m, sinks.Invalid(fmt.Errorf("attribute %s has a character that AWS does not keep", a.Name))
+		switch {
+		case isText(a.Value):
+			add(a.Name, "String", a.Value)
+		case f.Body.Format == body.FormatPayload: // otherwise the body has it
+			return m, sinks.Invalid(fmt.Errorf("attribute %s has a character that AWS does not keep; format: envelope has it in the body", a.Name))
 		}
-		add(a.Name, "String", a.Value)
 	}
 	text := f.Body.Of(e)
+	if !isText(string(text)) {
+		return m, sinks.Invalid(errors.New("the payload is not a text that AWS keeps; format: envelope sends it as base64"))
+	}
 	if f.Large.IsLarge(text) || f.Large != nil && m.Bytes+len(text) > f.MaxBytes {
 		pointer, err := f.Large.Put(ctx, e.ID, text)
 		if err != nil {
@@ -75,8 +80,6 @@ func (f Form) Message(ctx context.Context, e *notification.Envelope, more int) (
 		return m, sinks.Invalid(fmt.Errorf("the message takes %d bytes, max_bytes is %d; large stores larger bodies", m.Bytes, f.MaxBytes))
 	case m.Text == "":
 		return m, sinks.Invalid(errors.New("the payload is empty, and AWS accepts no empty message; format: envelope sends one"))
-	case !isText(m.Text):
-		return m, sinks.Invalid(errors.New("the payload is not a text that AWS keeps; format: envelope sends it as base64"))
 	}
 	return m, nil
 }

@@ -1,4 +1,5 @@
-// Package body makes the bodies and attributes of the messages of clouds.
+// Package body makes the bodies and attributes of messages, for sinks of services whose messages have a body and perhaps
+// attributes, such as those of clouds.
 package body
 
 import (
@@ -29,31 +30,38 @@ const (
 	AttributeKey        = "key"
 )
 
-// Config has the settings of a sink that say what its messages have.
+// Form is the form of bodies. Its fields are inlined in the configuration of a sink.
+type Form struct {
+	Format string `yaml:"format" enum:"payload,envelope,cloudevents" doc:"Body of a message: payload (the payload as it is, and the rest in attributes, if the service has any), envelope (JSON with id, type, version, key, occurred_on, metadata, and payload or payload_base64) or cloudevents (JSON of a CloudEvent)"`
+	Source string `yaml:"source" doc:"URI of the publisher in cloudevents, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents"`
+}
+
+// Config is the form of messages that have attributes.
 type Config struct {
-	Format     string   `yaml:"format" enum:"payload,envelope,cloudevents" doc:"Body of a message: payload (the payload as it is, and the rest in attributes, if the service has any), envelope (JSON with id, type, version, key, occurred_on, metadata, and payload or payload_base64) or cloudevents (JSON of a CloudEvent)"`
-	Source     string   `yaml:"source" doc:"URI of the publisher in cloudevents, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents"`
+	Form       `yaml:",inline"`
 	Attributes []string `yaml:"attributes" doc:"Names of the metadata that become attributes of a message, which filters of subscribers can use, besides id, type, version, occurred-on and key. Default: none"`
 }
 
-// Validate returns all mistakes, joined. legal reports whether metadata can become an attribute of that name, and most
-// is how many attributes the service permits besides those that every message has; 0 if it has no attributes.
-func (c Config) Validate(legal func(name string) bool, most int) error {
-	var mistakes []error
+// Validate returns all mistakes, joined. Each begins with its key.
+func (f Form) Validate() error {
 	switch {
-	case c.Format == FormatCloudEvents:
-		if err := cloudevents.CheckSource(c.Source); err != nil {
-			mistakes = append(mistakes, fmt.Errorf("source: %w", err))
+	case f.Format == FormatCloudEvents:
+		if err := cloudevents.CheckSource(f.Source); err != nil {
+			return fmt.Errorf("source: %w", err)
 		}
-	case c.Format != FormatPayload && c.Format != FormatEnvelope:
-		mistakes = append(mistakes, fmt.Errorf("format: %q is not offered; use %s, %s or %s", c.Format, FormatPayload, FormatEnvelope, FormatCloudEvents))
-	case c.Source != "":
-		mistakes = append(mistakes, fmt.Errorf("source: is for format %s, but format is %s", FormatCloudEvents, c.Format))
+	case f.Format != FormatPayload && f.Format != FormatEnvelope:
+		return fmt.Errorf("format: %q is not offered; use %s, %s or %s", f.Format, FormatPayload, FormatEnvelope, FormatCloudEvents)
+	case f.Source != "":
+		return fmt.Errorf("source: is for format %s, but format is %s", FormatCloudEvents, f.Format)
 	}
-	switch {
-	case len(c.Attributes) > 0 && most == 0:
-		mistakes = append(mistakes, errors.New("attributes: messages of this kind have none; use format: envelope"))
-	case len(c.Attributes) > most:
+	return nil
+}
+
+// Validate returns all mistakes, joined. Each begins with its key. legal reports whether metadata can become an attribute
+// of that name, and most is how many attributes the service permits besides those that every message has.
+func (c Config) Validate(legal func(name string) bool, most int) error {
+	mistakes := []error{c.Form.Validate()}
+	if len(c.Attributes) > most {
 		mistakes = append(mistakes, fmt.Errorf("attributes: has %d names, the limit is %d besides those that every message has", len(c.Attributes), most))
 	}
 	for i, name := range c.Attributes {
@@ -62,7 +70,7 @@ func (c Config) Validate(legal func(name string) bool, most int) error {
 			mistakes = append(mistakes, fmt.Errorf("attributes: every message already has %s", name))
 		case slices.Contains(c.Attributes[:i], name):
 			mistakes = append(mistakes, fmt.Errorf("attributes: %s is there twice", name))
-		case most > 0 && !legal(name):
+		case !legal(name):
 			mistakes = append(mistakes, fmt.Errorf("attributes: %q is not a legal name of an attribute", name))
 		}
 	}
@@ -75,12 +83,12 @@ func IsOwn(name string) bool {
 }
 
 // Of returns the body of a notification. It may be the payload itself.
-func (c Config) Of(e *notification.Envelope) []byte {
-	switch media := cloudevents.ContentType(e.Metadata, cloudevents.IsString); c.Format {
+func (f Form) Of(e *notification.Envelope) []byte {
+	switch media := cloudevents.ContentType(e.Metadata, cloudevents.IsString); f.Format {
 	case FormatEnvelope:
 		return envelope.Append(nil, e, e.Metadata, media)
 	case FormatCloudEvents:
-		return cloudevents.Append(nil, e, c.Source, e.Metadata, media)
+		return cloudevents.Append(nil, e, f.Source, e.Metadata, media)
 	}
 	return e.Payload
 }
@@ -103,17 +111,19 @@ func (c Config) AttributesOf(e *notification.Envelope) []Attribute {
 	return slices.DeleteFunc(all, func(a Attribute) bool { return a.Value == "" })
 }
 
-// Describe adds the form of messages to the description of a channel.
-func (c Config) Describe(its *sinks.Channel, hasAttributes bool) {
-	switch c.Format {
+// Describe adds the form of bodies to the description of a channel.
+func (f Form) Describe(its *sinks.Channel) {
+	switch f.Format {
 	case FormatEnvelope:
 		its.ContentType, its.Body = "application/json", envelope.Schema
 	case FormatCloudEvents:
 		its.ContentType, its.Body = "application/cloudevents+json", cloudevents.Schema
 	}
-	if !hasAttributes {
-		return
-	}
+}
+
+// Describe adds the form of messages to the description of a channel.
+func (c Config) Describe(its *sinks.Channel) {
+	c.Form.Describe(its)
 	its.Headers = append(its.Headers,
 		sinks.Header{Name: AttributeID, Text: "Id of the notification, the same on every attempt."},
 		sinks.Header{Name: AttributeType, Text: "Name of the notification's type."},
