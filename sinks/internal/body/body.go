@@ -52,7 +52,7 @@ func (c Config) Validate(legal func(name string) bool, most int) error {
 	}
 	switch {
 	case len(c.Attributes) > 0 && most == 0:
-		mistakes = append(mistakes, errors.New("attributes: messages of this kind have none; use format: envelope"))
+		mistakes = append(mistakes, errors.New("attributes: messages of this kind have none; leave it out; the formats envelope and cloudevents have all metadata"))
 	case len(c.Attributes) > most:
 		mistakes = append(mistakes, fmt.Errorf("attributes: has %d names, the limit is %d besides those that every message has", len(c.Attributes), most))
 	}
