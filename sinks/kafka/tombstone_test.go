@@ -100,7 +100,8 @@ func TestMistakesInTombstonesAreReported(t *testing.T) {
 		c := decode(t, `{brokers: [a:1], topic: t, `+given+`}`)
 		require.ErrorContains(t, c.Validate(), want)
 	}
-	err := decode(t, `{brokers: [a:1], topic: t, tombstones: [a.*.b, c.d, "*"], collection: array}`).Validate()
+	c := decode(t, `{brokers: [a:1], topic: t, tombstones: [a.*.b, c.d, "*"], collection: array}`)
+	err := c.Validate()
 	for _, want := range []string{
 		`tombstones: "a.*.b": write a type or the beginning of types followed by .*, which is allowed only at the end`,
 		`tombstones: "*": write`,
