@@ -104,12 +104,18 @@ func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sink
 	return built, settings
 }
 
+// kindsOfAll are the kinds that only the program of sinks/all has.
+const kindsOfAll = "eventbridge kinesis nats pubsub rabbitmq redis sns sqs"
+
 func (l *loader) reportKind(kind, at string, known []string) {
 	key := keys.Join(at, "kind")
 	switch {
 	case l.reported(key):
 	case kind == "":
 		l.mistake(key, "%s is missing: use %s", key, strings.Join(known, ", "))
+	case slices.Contains(strings.Fields(kindsOfAll), kind):
+		l.mistake(key, "%s: unknown sink kind %q; known are %s; the program waybill-all has it (docs/deployment.md), and your own program adds it with program.Kinds",
+			key, kind, strings.Join(known, ", "))
 	default:
 		l.mistake(key, "%s: unknown sink kind %q%s", key, kind, didYouMean(kind, known))
 	}

@@ -85,6 +85,18 @@ func TestMistakesAreReportedTogetherWithTheirLines(t *testing.T) {
 	}
 }
 
+func TestAKindOfTheProgramWithAllKindsIsPointedOut(t *testing.T) {
+	t.Parallel()
+	sinks, err := os.ReadFile("../../docs/sinks.md")
+	require.NoError(t, err)
+	for kind := range strings.FieldsSeq(config.KindsOfAll) {
+		require.Contains(t, string(sinks), "\n## Kind "+kind+"\n")
+		_, err := load(t, config.Source{File: write(t, "database: sqlite:a.db\nsinks: {a: {kind: "+kind+"}}\nroutes: {'*': [a]}\n")})
+		require.ErrorContains(t, err, `sinks.a.kind: unknown sink kind "`+kind+`"; known are http; the program waybill-all has it (docs/deployment.md), `+
+			"and your own program adds it with program.Kinds")
+	}
+}
+
 // environOf returns the environment that a file of testdata specifies.
 func environOf(text string) (environ []string) {
 	for line := range strings.Lines(text) {

@@ -140,7 +140,7 @@ func TestStoresOfTheProgramReachItsSinks(t *testing.T) {
 	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with.large.store: s3://bucket cannot be opened")
 	r = own(t.Context(), []Option{Stores(map[string]sinks.OpenStore{"gs": openNothing})}, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with.large.store: this program has no store for s3://; it has gs.")
+	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with.large.store: this program has no store for s3://; it has gs; waybill-all has s3 and gs")
 }
 
 func TestConstructorsThatReturnNilAreMistakes(t *testing.T) {

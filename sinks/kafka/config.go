@@ -229,15 +229,16 @@ func (c *Config) validateCollection() error {
 }
 
 func (c *Config) validateTombstones() error {
+	var mistakes []error
 	if len(c.Tombstones) > 0 && c.Collection == CollectionArray {
-		return fmt.Errorf("tombstones: a record with an array of notifications deletes no key; use collection: %s", CollectionRecords)
+		mistakes = append(mistakes, fmt.Errorf("tombstones: a record with an array of notifications deletes no key; use collection: %s", CollectionRecords))
 	}
 	for _, pattern := range c.Tombstones {
 		if err := notification.ValidateType(strings.TrimSuffix(pattern, ".*")); err != nil {
-			return fmt.Errorf("tombstones: %q: write a type or the beginning of types followed by .*: %w", pattern, err)
+			mistakes = append(mistakes, fmt.Errorf("tombstones: %q: write a type or the beginning of types followed by .*, which is allowed only at the end: %w", pattern, err))
 		}
 	}
-	return nil
+	return errors.Join(mistakes...)
 }
 
 // isTombstone reports whether records of a type have the value null.

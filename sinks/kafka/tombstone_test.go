@@ -100,4 +100,14 @@ func TestMistakesInTombstonesAreReported(t *testing.T) {
 		c := decode(t, `{brokers: [a:1], topic: t, `+given+`}`)
 		require.ErrorContains(t, c.Validate(), want)
 	}
+	c := decode(t, `{brokers: [a:1], topic: t, tombstones: [a.*.b, c.d, "*"], collection: array}`)
+	err := c.Validate()
+	for _, want := range []string{
+		`tombstones: "a.*.b": write a type or the beginning of types followed by .*, which is allowed only at the end`,
+		`tombstones: "*": write`,
+		"tombstones: a record with an array",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.NotContains(t, err.Error(), "c.d")
 }

@@ -100,8 +100,12 @@ func (c Config) Open(in sinks.Instance, limit int) (*Bodies, error) {
 	}
 	open, known := in.Stores[address.Scheme]
 	if !known {
-		return nil, fmt.Errorf("large.store: this program has no store for %s://; it has %s. The command of sinks/all has s3 and gs",
-			address.Scheme, cmp.Or(strings.Join(slices.Sorted(maps.Keys(in.Stores)), ", "), "none"))
+		elsewhere := ""
+		if address.Scheme == "s3" || address.Scheme == "gs" {
+			elsewhere = "; waybill-all has s3 and gs, and your own program adds them with program.Stores"
+		}
+		return nil, fmt.Errorf("large.store: this program has no store for %s://; it has %s%s",
+			address.Scheme, cmp.Or(strings.Join(slices.Sorted(maps.Keys(in.Stores)), ", "), "none"), elsewhere)
 	}
 	store, err := open(in, address)
 	if err != nil {

@@ -49,12 +49,14 @@ func TestAStoreThatTheProgramLacksIsAMistake(t *testing.T) {
 	t.Parallel()
 	c := large.Config{Store: "s3://bucket"}
 	_, err := c.Open(sinks.Instance{}, limit)
-	require.EqualError(t, err, "large.store: this program has no store for s3://; it has none. The command of sinks/all has s3 and gs")
+	require.EqualError(t, err, "large.store: this program has no store for s3://; it has none; waybill-all has s3 and gs, and your own program adds them with program.Stores")
 	refuse := func(sinks.Instance, *url.URL) (sinks.ObjectStore, error) {
 		return nil, errors.New("the bucket has no name")
 	}
 	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"gs": refuse, "b2": refuse}}, limit)
-	require.ErrorContains(t, err, "no store for s3://; it has b2, gs.")
+	require.ErrorContains(t, err, "no store for s3://; it has b2, gs; waybill-all has s3 and gs")
+	_, err = large.Config{Store: "az://bucket"}.Open(sinks.Instance{}, limit)
+	require.EqualError(t, err, "large.store: this program has no store for az://; it has none")
 	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"s3": refuse}}, limit)
 	require.EqualError(t, err, "large.store: the bucket has no name")
 }

@@ -22,6 +22,7 @@ import (
 
 	natsclient "github.com/nats-io/nats.go"
 
+	"github.com/waybill-go/waybill/framework/program"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks/aws/awstest"
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
@@ -120,6 +121,28 @@ func TestTheSchemaHasTheKinds(t *testing.T) {
 	for _, kind := range []string{"rabbitmq", "nats", "redis", "http", "sqs", "sns", "eventbridge", "kinesis", "pubsub"} {
 		require.Contains(t, output, `"`+kind+`"`)
 	}
+}
+
+func TestTheSmallProgramNamesTheOneThatHasAKind(t *testing.T) {
+	t.Parallel()
+	file := func(kind string) string {
+		return write(t, "database: sqlite:outbox.db\nsinks:\n  a: {kind: "+kind+"}\nroutes: {'*': [a]}\n")
+	}
+	output, code := run(t, nil, "config", "check", "--offline", "-c", file("no-such-kind"))
+	require.Equal(t, 2, code, output)
+	_, all, found := strings.Cut(output, "known are ")
+	require.True(t, found, output)
+	all, _, _ = strings.Cut(all, "\n")
+	unknown := 0
+	for _, kind := range strings.Split(all, ", ") {
+		var said strings.Builder
+		program.Run(t.Context(), program.Call{Args: []string{"config", "check", "--offline", "-c", file(kind)}, Stdout: &said, Stderr: &said})
+		if strings.Contains(said.String(), "unknown sink kind") {
+			unknown++
+			require.Contains(t, said.String(), "the program waybill-all has it", "add the kind to kindsOfAll of framework/config")
+		}
+	}
+	require.NotZero(t, unknown)
 }
 
 func TestLicencesOfAllModulesAreShown(t *testing.T) {
