@@ -217,7 +217,7 @@ func TestNoEventIsLostInABusThatDoesNotExist(t *testing.T) {
 		sink := newSink(t, sinks.Instance{}, accepting.URL, settings)
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
-		require.ErrorContains(t, err, "events:DescribeEventBus")
+		require.ErrorContains(t, err, "ResourceNotFoundException")
 		require.Error(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 	}
 	require.Zero(t, put.Load())

@@ -176,7 +176,7 @@ func TestMessagesThatSQSWouldChangeAreInvalid(t *testing.T) {
 		"control":  {func(d *notification.Delivery) { d.Payload = []byte("\x01") }, "format: envelope"},
 		"key":      {func(d *notification.Delivery) { d.Key = "a\x01" }, "attribute key"},
 		"metadata": {func(d *notification.Delivery) { d.Metadata = notification.Metadata{"tenant": "\ufffe"} }, "attribute tenant"},
-		"large":    {func(d *notification.Delivery) { d.Payload = make([]byte, 1<<20) }, "max_bytes is 1048576"},
+		"large":    {func(d *notification.Delivery) { d.Payload = []byte(strings.Repeat("x", 1<<20)) }, "max_bytes is 1048576"},
 		"queue":    {func(d *notification.Delivery) { d.Type = "a b" }, "not the name of a queue"},
 	} {
 		sink, _ := newSink(t, queue, func(c *sqs.Config) {
