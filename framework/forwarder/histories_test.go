@@ -86,7 +86,7 @@ func (o *op) set(word string) (err error) {
 // What operations can be, for the generator. That of a run of many seeds is an error if one was not exercised.
 var (
 	sinkKinds     = []string{"plain", "ordered", "loose", "hook", "bank", "addressed", "halting", "newest", "newest-type", "digest"}
-	answerModes   = []string{"errors", "permanent", "unavailable", "throttled", "hanging", "panics", "slow", "deaf", "unknown", "invalid"}
+	answerModes   = []string{"errors", "permanent", "unavailable", "throttled", "hanging", "panics", "slow", "deaf", "unknown", "invalid", "apart"}
 	faultModes    = []string{"fails", "lost", "delayed", "dies-before", "dies-after"}
 	faultPlaces   = []string{"write", "begin", "commit"}
 	publishModes  = []string{"committed", "rolled-back", "savepoint", "held"}
@@ -293,7 +293,7 @@ func (g *generator) stay() {
 		}
 		fallthrough
 	default:
-		g.add(op{Do: "stay", Sink: one(g, g.sinks...), Mode: one(g, "unavailable", "hanging", "errors", "throttled", "permanent")})
+		g.add(op{Do: "stay", Sink: one(g, g.sinks...), Mode: one(g, "unavailable", "hanging", "errors", "throttled", "permanent", "apart")})
 	}
 }
 

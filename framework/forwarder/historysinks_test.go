@@ -149,6 +149,8 @@ func answerAs(ctx context.Context, mode string, draw int) error {
 		if draw%2 == 0 {
 			return errors.New("too late")
 		}
+	case "apart":
+		return sinks.Apart(errors.New("a store is down"))
 	case "unknown":
 		return sinks.Unknown(errors.New("an unknown version"))
 	}
