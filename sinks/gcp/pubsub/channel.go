@@ -29,12 +29,12 @@ func (c *Config) Channel() sinks.Channel {
 		its.Text += " The topic comes from each notification, by the template `" + c.Topic + "`."
 	}
 	binding := map[string]any{"bindingVersion": "0.2.0"}
-	if c.Ordered {
+	if !c.Unordered {
 		its.Text += " Subscriptions with message ordering get messages with the same ordering key, which is that of the notification, in order."
 		binding["orderingKey"] = "{" + body.AttributeKey + "}"
 	}
 	its.MessageBindings = map[string]any{"googlepubsub": binding}
-	described := c.Config
+	described := c.Body
 	if c.ContentMode == ModeBinary {
 		its.Text += " Attributes are those of CloudEvents 1.0 in binary mode."
 		its.Headers = append(its.Headers, cloudevents.Headers(eventPrefix)...)
