@@ -1,4 +1,5 @@
-// Package gcs stores large bodies in a bucket of Google Cloud Storage.
+// Package gcs stores bodies that are too large for a message in a bucket of Google Cloud Storage. Pass [Open] to
+// program.Stores under the scheme gs, or to a sink in sinks.Instance.Stores.
 package gcs
 
 import (
@@ -6,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +25,20 @@ import (
 	"github.com/waybill-go/waybill/sinks/gcp/internal/account"
 	"github.com/waybill-go/waybill/sinks/internal/line"
 	"github.com/waybill-go/waybill/sinks/large"
+)
+
+var (
+	// legalBucket is for names that are not longer than a part of a domain, or have dots: "Bucket names" in the
+	// documentation of Cloud Storage.
+	legalBucket = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)*$`)
+	// legalPrefix leaves room for the sink's name and the notification's id in the 1,024 bytes of an object's name.
+	legalPrefix = regexp.MustCompile(`^[A-Za-z0-9._/-]{0,500}$`)
+)
+
+const (
+	minBucket, maxBucket = 3, 222                        // characters
+	maxName              = 1024                          // bytes of an object's name
+	forChallenges        = ".well-known/acme-challenge/" // the service accepts no object below it
 )
 
 // store is a bucket, or a part of it.
@@ -40,30 +57,50 @@ var _ sinks.OpenStore = Open
 // Open returns the store at an address such as gs://bucket/prefix. Requests have the Application Default Credentials,
 // unless the address has the parameter credentials_file or impersonate, which are those of the kind pubsub. With the
 // parameter endpoint, such as http://127.0.0.1:4443, requests go to an emulator without credentials. It connects to
-// nothing.
+// nothing, and returns all mistakes, joined.
 func Open(in sinks.Instance, address *url.URL) (sinks.ObjectStore, error) {
-	s := &store{in: in, bucket: address.Host}
-	if s.prefix = strings.Trim(address.Path, "/"); s.prefix != "" {
+	given, err := url.ParseQuery(address.RawQuery)
+	if err != nil || address.Fragment != "" || address.User != nil {
+		return nil, errors.New("the address is none of a bucket; write gs://bucket/prefix, and parameters after ?")
+	}
+	s := &store{in: in, bucket: address.Host, prefix: strings.Trim(address.Path, "/")}
+	var mistakes []error
+	if n := len(s.bucket); n < minBucket || n > maxBucket || !legalBucket.MatchString(s.bucket) {
+		mistakes = append(mistakes, fmt.Errorf("%q is not the name of a bucket", s.bucket))
+	}
+	if !legalPrefix.MatchString(s.prefix) {
+		mistakes = append(mistakes, errors.New("the prefix may have up to 500 letters, digits, dots, dashes, underscores and slashes"))
+	}
+	if s.prefix != "" {
 		s.prefix += "/"
 	}
-	parameters, err := url.ParseQuery(address.RawQuery)
-	if err != nil || address.Fragment != "" {
-		return nil, fmt.Errorf("%q has something wrong after the path; write gs://bucket/prefix", address)
+	if strings.HasPrefix(s.prefix, forChallenges) {
+		mistakes = append(mistakes, fmt.Errorf("the service accepts no prefix that begins with %s", forChallenges))
 	}
-	for name, values := range parameters {
-		switch name {
-		case "endpoint":
-			if u, err := url.Parse(values[0]); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-				return nil, errors.New("the parameter endpoint is not the address of an emulator; write one such as http://127.0.0.1:4443")
-			}
-			s.endpoint = strings.TrimSuffix(values[0], "/") + "/storage/v1/"
-		case "credentials_file":
-			s.account.File = values[0]
-		case "impersonate":
-			s.account.Impersonate = values[0]
-		default:
-			return nil, fmt.Errorf("the parameter %q is unknown; gs:// has endpoint, credentials_file and impersonate", name)
+	parameters := map[string]*string{"endpoint": &s.endpoint, "credentials_file": &s.account.File, "impersonate": &s.account.Impersonate}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		field, known := parameters[name]
+		if !known || len(given[name]) > 1 {
+			mistakes = append(mistakes, fmt.Errorf("%s: is unknown or there twice; the parameters are credentials_file, endpoint and impersonate", name))
+			continue
 		}
+		*field = given.Get(name)
+	}
+	if s.endpoint != "" {
+		u, err := url.Parse(s.endpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			mistakes = append(mistakes, errors.New("endpoint: is not the address of an emulator; write one such as http://127.0.0.1:4443"))
+		}
+		if s.account != (account.Account{}) {
+			mistakes = append(mistakes, errors.New("credentials_file, impersonate: are not used for an emulator; leave them out, or endpoint"))
+		}
+		s.endpoint = strings.TrimSuffix(s.endpoint, "/") + "/storage/v1/"
+	}
+	if s.account.Impersonate != "" && !strings.Contains(s.account.Impersonate, "@") {
+		mistakes = append(mistakes, fmt.Errorf("impersonate: %q is not the email address of a service account", s.account.Impersonate))
+	}
+	if len(mistakes) > 0 {
+		return nil, errors.Join(mistakes...)
 	}
 	return s, nil
 }
@@ -98,7 +135,9 @@ func (s *store) Put(ctx context.Context, name string, body []byte) (pointer []by
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-	name = s.prefix + name
+	if name = s.prefix + name; len(name) > maxName {
+		return nil, sinks.Unavailable(fmt.Errorf("gs://%s: the name of an object would have %d bytes, the limit is %d; use a shorter prefix or name of the sink", s.bucket, len(name), maxName))
+	}
 	// The whole body is one request, without retries, which are for the engine.
 	_, err = service.Objects.Insert(s.bucket, &storage.Object{Name: name}).
 		Media(bytes.NewReader(body), googleapi.ChunkSize(0), googleapi.ContentType("application/octet-stream")).

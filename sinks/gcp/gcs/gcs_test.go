@@ -144,17 +144,46 @@ func TestTheHealthIsAQuestionOfRights(t *testing.T) {
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	rights = append(rights, "storage.objects.delete")
 	require.NoError(t, store.CheckHealth(t.Context()))
+	s.answer = fails(500, "said the service")
+	require.NotContains(t, store.CheckHealth(t.Context()).Error(), "right")
+}
+
+func TestANameThatIsTooLongIsNotSent(t *testing.T) {
+	s := start(t)
+	store := open(t, "gs://bodies/"+strings.Repeat("p", 500)+"?endpoint="+s.address)
+	_, err := store.Put(t.Context(), strings.Repeat("n", 1024-501), []byte("body"))
+	require.NoError(t, err)
+	s.answer = func(http.ResponseWriter, *http.Request) bool { panic("nothing is sent") }
+	_, err = store.Put(t.Context(), strings.Repeat("n", 1024-500), []byte("body"))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
+	require.ErrorContains(t, err, "1025 bytes, the limit is 1024")
 }
 
 func TestMistakesInTheAddress(t *testing.T) {
 	for address, says := range map[string]string{
-		"gs://bodies?region=eu":            `the parameter "region" is unknown`,
-		"gs://bodies?endpoint=localhost:1": "the parameter endpoint is not the address of an emulator",
-		"gs://bodies#x":                    "write gs://bucket/prefix",
+		"gs://bodies?region=eu":                                   "region: is unknown or there twice",
+		"gs://bodies?impersonate=a@b&impersonate=c@d":             "impersonate: is unknown or there twice",
+		"gs://bodies?impersonate=me":                              `impersonate: "me" is not the email address`,
+		"gs://bodies?endpoint=localhost:1":                        "endpoint: is not the address of an emulator",
+		"gs://bodies?endpoint=http://me:secret@localhost:1":       "endpoint: is not the address of an emulator",
+		"gs://bodies?endpoint=http://localhost:1%3Fa":             "endpoint: is not the address of an emulator",
+		"gs://bodies?endpoint=http://localhost:1&impersonate=a@b": "credentials_file, impersonate: are not used for an emulator",
+		"gs://bodies#x":                           "write gs://bucket/prefix",
+		"gs://me:secret@bodies":                   "write gs://bucket/prefix",
+		"gs://Bodies":                             `"Bodies" is not the name of a bucket`,
+		"gs://bo":                                 "is not the name of a bucket",
+		"gs://bodies:80":                          "is not the name of a bucket",
+		"gs://bodies-":                            "is not the name of a bucket",
+		"gs://bodies..shop":                       "is not the name of a bucket",
+		"gs://" + strings.Repeat("b", 64):         "is not the name of a bucket",
+		"gs://bodies/a%0Ab":                       "the prefix may have up to 500",
+		"gs://bodies/" + strings.Repeat("p", 501): "the prefix may have up to 500",
+		"gs://bodies/.well-known/acme-challenge":  "the service accepts no prefix that begins with .well-known",
 	} {
 		u, err := url.Parse(address)
 		require.NoError(t, err)
 		_, err = gcs.Open(sinks.Instance{}, u)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, says, address)
+		require.NotContains(t, err.Error(), "secret")
 	}
 }

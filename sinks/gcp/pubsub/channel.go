@@ -7,7 +7,6 @@ import (
 	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
-	"github.com/waybill-go/waybill/sinks/large"
 )
 
 var _ sinks.Described = (*Config)(nil)
@@ -29,21 +28,19 @@ func (c *Config) Channel() sinks.Channel {
 		its.Text += " The topic comes from each notification, by the template `" + c.Topic + "`."
 	}
 	binding := map[string]any{"bindingVersion": "0.2.0"}
-	if c.Ordered {
+	if !c.Unordered {
 		its.Text += " Subscriptions with message ordering get messages with the same ordering key, which is that of the notification, in order."
 		binding["orderingKey"] = "{" + body.AttributeKey + "}"
 	}
 	its.MessageBindings = map[string]any{"googlepubsub": binding}
-	described := c.Config
+	described := c.Body
 	if c.ContentMode == ModeBinary {
 		its.Text += " Attributes are those of CloudEvents 1.0 in binary mode."
 		its.Headers = append(its.Headers, cloudevents.Headers(eventPrefix)...)
 		described.Format = body.FormatPayload
 	}
-	described.Describe(&its, true)
-	if c.Large.Enabled() {
-		its.Headers = append(its.Headers, sinks.Header{Name: large.AttributeSize, Optional: true, Text: "Bytes of a body that is in an object store. The body of the message is then a pointer to it."})
-	}
+	described.Describe(&its)
+	c.Large.Describe(&its)
 	c.Encoding.Describe(&its)
 	return its
 }

@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/encoding"
 	"github.com/waybill-go/waybill/sinks/gcp/internal/account"
-	"github.com/waybill-go/waybill/sinks/body"
 	"github.com/waybill-go/waybill/sinks/internal/naming"
 	"github.com/waybill-go/waybill/sinks/large"
 )
@@ -36,15 +36,15 @@ const EnvEmulator = "PUBSUB_EMULATOR_HOST"
 
 // Config has the settings of a pubsub sink, which are below "with" in the configuration.
 type Config struct {
-	Topic           string        `yaml:"topic" doc:"Topic: its id, such as orders, its name, such as projects/shop-prod/topics/orders, or a template for either, such as {{.Metadata.tenant}}-orders. Required"`
-	Project         string        `yaml:"project" doc:"Project of a topic that is an id. Default: the project of the credentials"`
-	Endpoint        string        `yaml:"endpoint" doc:"host:port of the service, such as us-east1-pubsub.googleapis.com:443, or http://host:port of an emulator. Order is kept among messages that are published in the same region. Default: pubsub.googleapis.com:443, which is the nearest region"`
-	CredentialsFile string        `yaml:"credentials_file" secret:"false" content:"true" doc:"Path of a key of a service account, or of a configuration of workload identity federation. It is read again for new connections. Default: Application Default Credentials"`
-	Impersonate     string        `yaml:"impersonate" doc:"Email address of a service account to publish as. The credentials need roles/iam.serviceAccountTokenCreator on it. Default: none"`
-	Ordered         bool          `yaml:"ordered" doc:"Whether the ordering key of a message is the notification's key. With false no message has one. Default true"`
-	Timeout         time.Duration `yaml:"timeout" doc:"How long a request may take, with connecting. At least 500ms, and less than the sink's timeout. Default 10s"`
-	ContentMode     string        `yaml:"content_mode" enum:"structured,binary" doc:"Form of cloudevents: structured (JSON in the body) or binary (the body is the payload, and attributes that begin with ce- have the rest). Default structured"`
-	body.Config     `yaml:",inline"`
+	Topic           string          `yaml:"topic" doc:"Topic: its id, such as orders, its name, such as projects/shop-prod/topics/orders, or a template for either, such as {{.Metadata.tenant}}-orders. Required"`
+	Project         string          `yaml:"project" doc:"Project of a topic that is an id. Default: the project of the credentials"`
+	Endpoint        string          `yaml:"endpoint" doc:"host:port of the service, such as us-east1-pubsub.googleapis.com:443, or http://host:port of an emulator. Order is kept among messages that are published in the same region. Default: pubsub.googleapis.com:443, which is the nearest region"`
+	CredentialsFile string          `yaml:"credentials_file" secret:"false" content:"true" doc:"Path of a key of a service account, or of a configuration of workload identity federation. It is read again for new connections. Default: Application Default Credentials"`
+	Impersonate     string          `yaml:"impersonate" doc:"Email address of a service account to publish as. The credentials need roles/iam.serviceAccountTokenCreator on it. Default: none"`
+	Unordered       bool            `yaml:"unordered" doc:"Whether messages have no ordering key. Otherwise it is the notification's key. Default false"`
+	Timeout         time.Duration   `yaml:"timeout" doc:"How long a request may take, with connecting. At least 500ms, and less than the sink's timeout. Default 10s"`
+	ContentMode     string          `yaml:"content_mode" enum:"structured,binary" doc:"Form of cloudevents: structured (JSON in the body) or binary (the body is the payload, and attributes that begin with ce- have the rest). Default structured"`
+	Body            body.Config     `yaml:",inline"`
 	Large           large.Config    `yaml:"large" doc:"Where bodies are stored that are too large for a message"`
 	Encoding        encoding.Config `yaml:"encoding" doc:"Payloads in Avro, JSON Schema or Protobuf, with the id of their schema in a schema registry. TOPIC in the names of schemas is the id of the topic"`
 }
@@ -54,12 +54,11 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults sets Ordered to true, Timeout to 10 s, Format to payload and ContentMode to structured.
+// SetDefaults fills the fields that are zero: Timeout 10 s, Format payload, ContentMode structured.
 func (c *Config) SetDefaults() {
-	c.Ordered = true
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.ContentMode = cmp.Or(c.ContentMode, ModeStructured)
-	c.Format = cmp.Or(c.Format, body.FormatPayload)
+	c.Body.Format = cmp.Or(c.Body.Format, body.FormatPayload)
 	c.Encoding.SetDefaults()
 }
 
@@ -76,8 +75,12 @@ func (c *Config) Validate() error {
 	if c.Project != "" && strings.HasPrefix(c.Topic, "projects/") {
 		mistake("project: topic already names a project; leave one out")
 	}
-	if _, _, err := c.address(); err != nil {
+	_, plain, err := c.address()
+	if err != nil {
 		mistake("endpoint: %w", err)
+	}
+	if plain && c.Project == "" && !naming.IsTemplate(c.Topic) && !strings.HasPrefix(c.Topic, "projects/") {
+		mistake("project: is missing, and an emulator has no credentials that name one; write any, such as shop")
 	}
 	if strings.HasPrefix(c.Endpoint, "http://") && c.account() != (account.Account{}) {
 		mistake("credentials_file, impersonate: are not used without TLS; leave them out, or leave http:// out of endpoint")
@@ -91,14 +94,14 @@ func (c *Config) Validate() error {
 	switch {
 	case c.ContentMode != ModeStructured && c.ContentMode != ModeBinary:
 		mistake("content_mode: %q is not offered; use %s or %s", c.ContentMode, ModeStructured, ModeBinary)
-	case c.ContentMode == ModeBinary && c.Format != body.FormatCloudEvents:
-		mistake("content_mode: %s is for format %s, but format is %s", ModeBinary, body.FormatCloudEvents, c.Format)
+	case c.ContentMode == ModeBinary && c.Body.Format != body.FormatCloudEvents:
+		mistake("content_mode: %s is for format %s, but format is %s", ModeBinary, body.FormatCloudEvents, c.Body.Format)
 	}
-	if c.Encoding.Enabled() && c.Format != body.FormatPayload {
-		mistake("encoding: is for format %s, but format is %s", body.FormatPayload, c.Format)
+	if c.Encoding.Enabled() && c.Body.Format != body.FormatPayload {
+		mistake("encoding: is for format %s, but format is %s", body.FormatPayload, c.Body.Format)
 	}
 	mistakes = append(mistakes,
-		c.Config.Validate(legalAttribute, maxAttributes-ownAttributes),
+		c.Body.Validate(legalAttribute, maxAttributes-ownAttributes),
 		c.Large.Validate(maxBody),
 		c.Encoding.Validate(),
 	)

@@ -36,6 +36,9 @@ var (
 	ErrClosed = errors.New("pubsub sink is closed")
 )
 
+// errSilent is the error of a message that is not sent because an earlier request of the batch to its topic got no answer.
+var errSilent = errors.New("not sent, because the topic did not answer the previous request")
+
 // errPreviousFailed is the error of a message that is not sent because the previous one of its key was not published.
 var errPreviousFailed = errors.New("not sent, because the previous message of its key was not published")
 
@@ -70,23 +73,19 @@ var answers = []sinks.Answer{
 	{Says: "INVALID_ARGUMENT: the message does not fit the topic's schema, for example", Means: "permanent; in a batch, only for messages that are also refused alone"},
 	{Says: "nothing is sent: larger than 10 MB without `large`; an attribute of more than 1024 bytes; the template gives no topic", Means: "invalid"},
 	{Says: "RESOURCE_EXHAUSTED: a quota is used up", Means: "throttled for as long as the answer says, or 1 s"},
-	{Says: "NOT_FOUND, PERMISSION_DENIED", Means: "unavailable; transient if data names the topic"},
+	{Says: "NOT_FOUND, PERMISSION_DENIED", Means: "unavailable; if data names the topic, only for its notifications"},
 	{Says: "UNAUTHENTICATED, FAILED_PRECONDITION, UNIMPLEMENTED; no credentials or no project", Means: "unavailable"},
 	{Says: "UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL, ABORTED, CANCELLED, UNKNOWN, any other code; the connection cannot be made or is lost; no answer within `timeout`", Means: "unavailable"},
 }
 
 // classOf returns the class of an answer. Only INVALID_ARGUMENT is about the message. INTERNAL and UNKNOWN may be, too,
 // but they are also what an outage looks like. The engine counts an attempt if only this delivery gets them.
-func classOf(code codes.Code, fromData bool) sinks.Class {
+func classOf(code codes.Code) sinks.Class {
 	switch code {
 	case codes.InvalidArgument:
 		return sinks.ClassPermanent
 	case codes.ResourceExhausted:
 		return sinks.ClassThrottled
-	case codes.NotFound, codes.PermissionDenied:
-		if fromData {
-			return sinks.ClassTransient
-		}
 	}
 	return sinks.ClassUnavailable
 }
@@ -103,7 +102,7 @@ func (s *Sink) failure(ctx context.Context, topic string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
 	}
-	failed := &sinks.Error{Class: classOf(code, s.fromData()), Err: &Error{topic, code}}
+	failed := &sinks.Error{Class: classOf(code), Err: &Error{topic, code}}
 	if code == codes.DeadlineExceeded {
 		failed.Err = fmt.Errorf("%w: %w", ErrOverdue, failed.Err)
 	}

@@ -23,7 +23,6 @@ func ExampleNew() {
 	}
 
 	c := pubsub.Config{Topic: "orders", Project: "shop", Endpoint: "http://" + google.Addr}
-	c.SetDefaults()
 	sink, err := pubsub.New(sinks.Instance{Name: "events"}, c)
 	if err != nil {
 		log.Fatal(err)

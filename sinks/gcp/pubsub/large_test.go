@@ -1,8 +1,11 @@
 package pubsub_test
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/stretchr/testify/require"
@@ -10,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/gcp/gcs"
+	"github.com/waybill-go/waybill/sinks/large/largetest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -48,4 +52,41 @@ func TestALargeBodyIsStoredAndTheMessagePointsToIt(t *testing.T) {
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(sink.CheckHealth(t.Context())))
 	_, err = sink.Deliver(t.Context(), small)
 	require.NoError(t, err)
+}
+
+// The bodies of a batch are stored within one timeout, and the small messages do not need the store.
+func TestAStoreThatDoesNotAnswerHoldsBackOnlyLargeBodies(t *testing.T) {
+	s := start(t)
+	var mu sync.Mutex
+	deadlines := map[time.Time]int{}
+	folder := largetest.Folder{Path: t.TempDir(), Fail: func(ctx context.Context, _ string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		deadline, _ := ctx.Deadline()
+		deadlines[deadline]++
+		return context.DeadlineExceeded
+	}}
+	in := sinks.Instance{Name: "events", Stores: folder.Stores()}
+	sink := newSink(t, in, s.settings("topic: orders\nlarge: {store: 'folder://bodies', above: 1KiB}"))
+	var batch []*notification.Delivery
+	for n := range 200 {
+		d := delivery(n, "")
+		if n%2 == 1 {
+			d.Payload = make([]byte, 2<<10)
+		}
+		batch = append(batch, d)
+	}
+	began := time.Now()
+	for i, r := range sink.DeliverBatch(t.Context(), batch) {
+		if i%2 == 0 {
+			require.NoError(t, r.Err)
+			continue
+		}
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(r.Err), "%v", r.Err)
+	}
+	require.Len(t, deadlines, 1)
+	for deadline, bodies := range deadlines {
+		require.Equal(t, 100, bodies)
+		require.WithinRange(t, deadline, began, time.Now().Add(time.Minute)) // the timeout is a minute
+	}
 }

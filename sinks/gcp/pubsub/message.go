@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
@@ -46,14 +47,20 @@ const eventPrefix = "ce-"
 // publication is a delivery that is being published.
 type publication struct {
 	envelope *notification.Envelope
-	topic    string // projects/PROJECT/topics/TOPIC
-	named    string // the topic as the configuration or data names it
+	to       *topic
 	message  *pubsubpb.PubsubMessage
 	size     int // the message's bytes in a request
 
 	previous *publication // the previous one of its key, which must be published first
 	id       string       // the id that the service has given to the message
 	err      error        // why it is not published
+}
+
+// topic is a topic of a batch.
+type topic struct {
+	named  string      // as the configuration or data names it
+	full   string      // projects/PROJECT/topics/TOPIC
+	silent atomic.Bool // whether a request was not answered in time
 }
 
 // canGo reports whether the publication may be sent. It fails the publication if the previous one of its key has failed.
@@ -78,19 +85,17 @@ func (s *Sink) prepare(ctx context.Context, p *publication) error {
 		return sinks.Invalid(err)
 	}
 	if s.bodies.IsLarge(data) {
-		ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-		defer cancel()
 		attributes[large.AttributeSize] = strconv.Itoa(len(data))
 		if data, err = s.bodies.Put(ctx, p.envelope.ID, data); err != nil {
 			return err
 		}
 	}
 	p.message = &pubsubpb.PubsubMessage{Data: data, Attributes: attributes}
-	if s.config.Ordered {
+	if !s.config.Unordered {
 		p.message.OrderingKey = p.envelope.Key // as long as the service accepts, at most 1024 bytes
 	}
 	p.size = proto.Size(p.message) + 8 // its tag and length
-	if size := p.size + len(p.topic) + 8; size > maxRequest {
+	if size := p.size + len(p.to.full) + 8; size > maxRequest {
 		return sinks.Invalid(fmt.Errorf("%w: it takes %d bytes, the limit is %d; set large.store, then the message has a pointer to the body", ErrTooLarge, size, maxRequest))
 	}
 	return nil
@@ -101,25 +106,25 @@ func (s *Sink) body(ctx context.Context, p *publication) (data []byte, contentTy
 	e := p.envelope
 	switch {
 	case s.encoder != nil:
-		data, err = s.encoder.Encode(ctx, p.topic[strings.LastIndexByte(p.topic, '/')+1:], e)
+		data, err = s.encoder.Encode(ctx, p.to.full[strings.LastIndexByte(p.to.full, '/')+1:], e)
 		return data, s.encoder.ContentType(), err
 	case s.isBinary():
 		return e.Payload, cloudevents.ContentType(e.Metadata, cloudevents.IsString), nil
-	case s.config.Format == body.FormatCloudEvents:
-		return s.config.Of(e), "application/cloudevents+json", nil
-	case s.config.Format == body.FormatEnvelope:
-		return s.config.Of(e), "application/json", nil
+	case s.config.Body.Format == body.FormatCloudEvents:
+		return s.config.Body.Of(e), "application/cloudevents+json", nil
+	case s.config.Body.Format == body.FormatEnvelope:
+		return s.config.Body.Of(e), "application/json", nil
 	}
 	return e.Payload, e.Metadata.Get(notification.MetadataContentType), nil
 }
 
 func (s *Sink) isBinary() bool {
-	return s.config.Format == body.FormatCloudEvents && s.config.ContentMode == ModeBinary
+	return s.config.Body.Format == body.FormatCloudEvents && s.config.ContentMode == ModeBinary
 }
 
 func (s *Sink) attributes(e *notification.Envelope) map[string]string {
-	all := make(map[string]string, ownAttributes+len(s.config.Attributes))
-	for _, a := range s.config.AttributesOf(e) {
+	all := make(map[string]string, ownAttributes+len(s.config.Body.Attributes))
+	for _, a := range s.config.Body.AttributesOf(e) {
 		all[a.Name] = a.Value
 	}
 	if !s.isBinary() {
@@ -131,7 +136,7 @@ func (s *Sink) attributes(e *notification.Envelope) map[string]string {
 	}
 	set("specversion", "1.0")
 	set("id", cloudevents.Attribute(e.ID))
-	set("source", s.config.Source)
+	set("source", s.config.Body.Source)
 	set("type", cloudevents.Attribute(e.Type))
 	if !e.OccurredOn.IsZero() {
 		set("time", envelope.FormatTime(e.OccurredOn))

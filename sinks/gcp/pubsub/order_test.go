@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/stretchr/testify/require"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/gcp/pubsub"
+	"github.com/waybill-go/waybill/sinks/large/largetest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -136,12 +140,12 @@ func TestAKeyIsInOrderAcrossTopics(t *testing.T) {
 	require.ErrorContains(t, results[3].Err, "not sent")
 	require.Len(t, s.received(), 2)
 	require.True(t, sink.BatchLimits().Ordered)
-	require.False(t, newSink(t, sinks.Instance{}, s.settings("topic: '{{.Type}}'\nordered: false")).BatchLimits().Ordered)
+	require.False(t, newSink(t, sinks.Instance{}, s.settings("topic: '{{.Type}}'\nunordered: true")).BatchLimits().Ordered)
 }
 
 func TestWithoutOrderABatchIsOneRequest(t *testing.T) {
 	s := start(t)
-	sink := s.sink(t, "ordered: false")
+	sink := s.sink(t, "unordered: true")
 	require.True(t, sink.BatchLimits().Ordered)
 	var batch []*notification.Delivery
 	for n := range sink.BatchLimits().Size {
@@ -154,6 +158,91 @@ func TestWithoutOrderABatchIsOneRequest(t *testing.T) {
 	for i, m := range s.fake.Messages() {
 		require.Empty(t, m.OrderingKey)
 		require.Equal(t, batch[i].ID, m.Attributes["id"])
+	}
+}
+
+// A topic that does not answer has many keys before those of another.
+func TestADeadTopicDelaysNoOther(t *testing.T) {
+	s := start(t)
+	const keys = 150 // more than requests to a topic in parallel
+	var alive sync.WaitGroup
+	alive.Add(keys)
+	s.answers(func(ctx context.Context, r *pubsubpb.PublishRequest) error {
+		if strings.HasSuffix(r.Topic, "/orders") {
+			alive.Done()
+			return nil
+		}
+		others := make(chan struct{})
+		go func() { alive.Wait(); close(others) }()
+		select {
+		case <-others: // they are there before an answer
+		case <-ctx.Done():
+		}
+		return status.Error(codes.PermissionDenied, "no")
+	})
+	sink := newSink(t, sinks.Instance{}, s.settings("topic: '{{.Type}}'"))
+	var batch []*notification.Delivery
+	for n := range 2 * keys {
+		d := delivery(n, fmt.Sprint("key-", n))
+		if d.Type = "dead"; n >= keys {
+			d.Type = "orders"
+		}
+		batch = append(batch, d)
+	}
+	for i, r := range sink.DeliverBatch(t.Context(), batch) {
+		if batch[i].Type == "orders" {
+			require.NoError(t, r.Err)
+			continue
+		}
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(r.Err), "%v", r.Err)
+		require.ErrorContains(t, r.Err, "PermissionDenied")
+	}
+}
+
+func TestATopicThatDoesNotAnswerGetsNoFurtherRequestOfABatch(t *testing.T) {
+	s := start(t)
+	s.answers(func(ctx context.Context, _ *pubsubpb.PublishRequest) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	sink := newSink(t, sinks.Instance{}, "topic: orders\nproject: shop\ntimeout: 500ms\nendpoint: http://"+s.address)
+	var batch []*notification.Delivery
+	for n := range 300 {
+		batch = append(batch, delivery(n, fmt.Sprint("key-", n)))
+	}
+	for _, r := range sink.DeliverBatch(t.Context(), batch) {
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(r.Err), "%v", r.Err)
+	}
+	require.LessOrEqual(t, s.count(), 64)
+}
+
+// What is sent, what waits, and what comes later: nothing uses an attempt because the time of a batch was over.
+func TestADeliveryWhoseTimeIsOverIsUnavailable(t *testing.T) {
+	s := start(t)
+	s.answers(func(ctx context.Context, _ *pubsubpb.PublishRequest) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	folder := largetest.Folder{Path: t.TempDir(), Fail: func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }}
+	in := sinks.Instance{Name: "events", Stores: folder.Stores()}
+	stored := newSink(t, in, s.settings("topic: orders\nlarge: {store: 'folder://bodies', above: '0'}"))
+	var batch []*notification.Delivery
+	for n := range 100 {
+		batch = append(batch, delivery(n, fmt.Sprint("key-", n/2)))
+	}
+	for _, sink := range []*pubsub.Sink{s.sink(t, ""), stored} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		for range 2 { // the second time, it is over before
+			for i, r := range sink.DeliverBatch(ctx, batch) {
+				if class := sinktest.Class(r.Err); class == sinks.ClassTransient { // the engine does not judge it
+					require.ErrorContains(t, r.Err, "previous message of its key")
+					require.Equal(t, 1, i%2)
+					continue
+				}
+				require.Equal(t, sinks.ClassUnavailable, sinktest.Class(r.Err), "%v", r.Err)
+			}
+		}
+		cancel()
 	}
 }
 

@@ -102,10 +102,6 @@ func TestEachAnswerHasItsClass(t *testing.T) {
 		if want == sinks.ClassPermanent {
 			require.NotContains(t, sinks.Brief(err), "said the service")
 		}
-
-		if code == codes.NotFound || code == codes.PermissionDenied {
-			want = sinks.ClassTransient
-		}
 		_, err = fromData.Deliver(t.Context(), sinktest.NewDelivery(1))
 		require.Equal(t, want, sinktest.Class(err), "%s: %v", name, err)
 	}
@@ -151,10 +147,10 @@ func TestAMessageHasTheNotification(t *testing.T) {
 	d := sinktest.NewDelivery(1)
 	d.Metadata["region"] = "eu"
 	for settings, want := range map[string]struct{ data, contentType string }{
-		"format: payload":                         {string(d.Payload), "application/json"},
-		"format: envelope":                        {`{"id":"` + d.ID + `","type":"sinktest.happened","version":2`, "application/json"},
-		"format: cloudevents\nsource: /shop":      {`{"specversion":"1.0","id":"` + d.ID, "application/cloudevents+json"},
-		"format: payload\nordered: false\n# none": {string(d.Payload), "application/json"},
+		"format: payload":                          {string(d.Payload), "application/json"},
+		"format: envelope":                         {`{"id":"` + d.ID + `","type":"sinktest.happened","version":2`, "application/json"},
+		"format: cloudevents\nsource: /shop":       {`{"specversion":"1.0","id":"` + d.ID, "application/cloudevents+json"},
+		"format: payload\nunordered: true\n# none": {string(d.Payload), "application/json"},
 	} {
 		s.fake.ClearMessages()
 		_, err := s.sink(t, "attributes: [region]\n"+settings).Deliver(t.Context(), d)
@@ -165,7 +161,7 @@ func TestAMessageHasTheNotification(t *testing.T) {
 			"id": d.ID, "type": d.Type, "version": "2", "key": "key-1", "occurred-on": "2025-01-02T03:04:05.000678Z",
 			"region": "eu", "Content-Type": want.contentType,
 		}, m.Attributes)
-		if strings.Contains(settings, "ordered: false") {
+		if strings.Contains(settings, "unordered: true") {
 			require.Empty(t, m.OrderingKey)
 		} else {
 			require.Equal(t, "key-1", m.OrderingKey)
@@ -239,7 +235,7 @@ func TestTopics(t *testing.T) {
 	require.Contains(t, results[0].Receipt, "pubsub eu-orders m")
 	require.NoError(t, results[1].Err)
 	require.Equal(t, sinks.ClassInvalid, sinktest.Class(results[2].Err), "%v", results[2].Err)
-	require.Equal(t, sinks.ClassTransient, sinktest.Class(results[3].Err), "%v", results[3].Err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(results[3].Err), "%v", results[3].Err)
 	require.ErrorContains(t, results[3].Err, "create the topic")
 
 	full := newSink(t, sinks.Instance{}, "endpoint: http://"+s.address+"\ntopic: projects/shop/topics/orders")
@@ -247,13 +243,44 @@ func TestTopics(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(receipt), "pubsub projects/shop/topics/orders m"), receipt)
 
-	_, err = newSink(t, sinks.Instance{}, "endpoint: http://"+s.address+"\ntopic: orders").Deliver(t.Context(), d)
+	d.Type = "orders"
+	_, err = newSink(t, sinks.Instance{}, "endpoint: http://"+s.address+"\ntopic: '{{.Type}}'").Deliver(t.Context(), d)
 	require.ErrorIs(t, err, pubsub.ErrProject)
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 
 	t.Setenv(pubsub.EnvEmulator, s.address)
 	_, err = newSink(t, sinks.Instance{}, "topic: orders\nproject: shop").Deliver(t.Context(), d)
 	require.NoError(t, err)
+}
+
+// The notifications of a topic that data names wait for it alone.
+func TestATopicFromDataIsADestination(t *testing.T) {
+	s := start(t)
+	d := sinktest.NewDelivery(1)
+	require.Empty(t, s.sink(t, "").Destination(d))
+	fromData := newSink(t, sinks.Instance{}, s.settings("topic: '{{.Metadata.region}}-orders'"))
+	require.Empty(t, fromData.Destination(d), "the template needs a region")
+	d.Metadata["region"] = "eu"
+	require.Equal(t, "eu-orders", fromData.Destination(d))
+}
+
+func TestZeroFieldsHaveDefaults(t *testing.T) {
+	s := start(t)
+	sink, err := pubsub.New(sinks.Instance{}, pubsub.Config{Topic: "orders", Project: "shop", Endpoint: "http://" + s.address, Timeout: time.Minute})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, sink.Close(t.Context())) }()
+	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.NoError(t, err)
+	require.Equal(t, "key-1", s.fake.Messages()[0].OrderingKey)
+
+	c := pubsub.Config{Unordered: true, ContentMode: pubsub.ModeBinary}
+	for range 2 {
+		c.SetDefaults()
+		require.Equal(t, pubsub.DefaultTimeout, c.Timeout)
+		require.Equal(t, "payload", c.Body.Format)
+		require.True(t, c.Unordered)
+		require.Equal(t, pubsub.ModeBinary, c.ContentMode)
+	}
 }
 
 func TestMistakes(t *testing.T) {
@@ -268,6 +295,8 @@ func TestMistakes(t *testing.T) {
 		"{topic: orders, endpoint: pubsub.googleapis.com}":               "endpoint: ",
 		"{topic: orders, endpoint: 'https://pubsub.googleapis.com:443'}": "endpoint: ",
 		"{topic: orders, endpoint: 'http://h:1', credentials_file: f}":   "credentials_file, impersonate: ",
+		"{topic: orders, endpoint: 'http://h:1'}":                        "project: is missing, and an emulator",
+		"{topic: orders, project: shop, endpoint: 'http://me:pw@h:1'}":   "endpoint: ",
 		"{topic: orders, impersonate: me}":                               "impersonate: ",
 		"{topic: orders, timeout: 1ms}":                                  "timeout: 1ms is less than 500ms",
 		"{topic: orders, content_mode: both}":                            "content_mode: ",
@@ -306,10 +335,15 @@ func TestTheHealthIsThatOfTheService(t *testing.T) {
 	check("", fromData)
 	s.rights = []string{}
 	check("grant roles/pubsub.publisher on the topic", sink)
+	require.ErrorIs(t, sink.CheckHealth(t.Context()), pubsub.ErrRights)
 	check("", fromData)
 	s.rights = []string{"pubsub.topics.publish"}
 	check("", sink)
-	check("dial tcp", newSink(t, sinks.Instance{}, "topic: '{{.Type}}'\nproject: shop\nendpoint: http://"+servertest.Unused))
+	for _, topic := range []string{"'{{.Type}}'", "orders"} {
+		down := newSink(t, sinks.Instance{}, "topic: "+topic+"\nproject: shop\nendpoint: http://"+servertest.Unused)
+		check("dial tcp", down)
+		require.NotContains(t, down.CheckHealth(t.Context()).Error(), "grant", "no right is missing")
+	}
 }
 
 // totals has a schema for the payload {"total": 12}.
@@ -363,7 +397,7 @@ func TestTheChannelIsDescribed(t *testing.T) {
 		return all
 	}
 	require.Equal(t, []string{"Content-Type", "id", "type", "version", "occurred-on", "key"}, names(its))
-	c.Format, c.Source, c.ContentMode = "cloudevents", "/shop", pubsub.ModeBinary
+	c.Body.Format, c.Body.Source, c.ContentMode = "cloudevents", "/shop", pubsub.ModeBinary
 	require.Contains(t, names(c.Channel()), "ce-specversion")
 	require.Nil(t, c.Channel().Body, "the body is the payload")
 }

@@ -9,6 +9,9 @@
 // end at the first failure. If the service refuses a request with several messages, its halves are sent, until it is
 // clear which message it refuses.
 //
+// If data names the topic, a topic that does not exist or refuses access makes only its own notifications wait: the sink
+// is a [sinks.Addresser].
+//
 // The client library makes no retries, since the engine knows the order of the keys and what else waits.
 package pubsub
 
@@ -36,7 +39,7 @@ import (
 const (
 	// batchSize is the largest number of deliveries in a batch. It is less than a request can have.
 	batchSize = 500
-	// inFlight is how many requests of a batch run in parallel. A connection carries about a hundred.
+	// inFlight is how many requests of a batch to a topic run in parallel. A connection carries about a hundred.
 	inFlight = 64
 )
 
@@ -67,13 +70,14 @@ type Sink struct {
 var (
 	_ sinks.Sink          = (*Sink)(nil)
 	_ sinks.Batcher       = (*Sink)(nil)
+	_ sinks.Addresser     = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// New makes a sink from a configuration, and validates it. The first delivery connects. Call SetDefaults before you set
-// fields, because a zero Timeout is a mistake.
+// New makes a sink from the configuration with defaults for zero fields, and validates it. The first delivery connects.
 func New(in sinks.Instance, c Config) (_ *Sink, err error) {
+	c.SetDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -96,20 +100,33 @@ func New(in sinks.Instance, c Config) (_ *Sink, err error) {
 // fromData reports whether data names the topics.
 func (s *Sink) fromData() bool { return naming.IsTemplate(s.config.Topic) }
 
+// Destination returns the topic if it comes from data, and otherwise "".
+func (s *Sink) Destination(d *notification.Delivery) string {
+	if !s.fromData() {
+		return ""
+	}
+	named, _ := s.topic(d.Envelope) // an error is reported when it is delivered
+	return named
+}
+
 // Deliver publishes one message. The receipt has the topic and the message's id: "pubsub orders 1357924680".
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	result := s.DeliverBatch(ctx, []*notification.Delivery{d})[0]
 	return result.Receipt, result.Err
 }
 
-// BatchLimits returns that batches have at most 500 deliveries and do not wait. They are ordered, unless ordered is
-// false and data names the topics.
+// BatchLimits returns that batches have at most 500 deliveries and do not wait. They are ordered, except with unordered if
+// data names the topics.
 func (s *Sink) BatchLimits() sinks.BatchLimits {
-	return sinks.BatchLimits{Size: batchSize, Ordered: s.config.Ordered || !s.fromData()}
+	return sinks.BatchLimits{Size: batchSize, Ordered: !s.config.Unordered || !s.fromData()}
 }
 
 // DeliverBatch publishes a message for each delivery, and returns what Deliver would return for each. After a delivery
-// has failed, no later one of its key is sent.
+// has failed, no later one of its key is sent, if batches are ordered.
+//
+// Storing the large bodies, and asking a registry, takes no longer than the timeout as a whole. All topics are sent to at
+// the same time, and one that does not answer in time gets no further request of the batch. So what hangs leaves the
+// rest of the batch its time.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	c, err := s.session(ctx)
 	if err != nil {
@@ -117,32 +134,49 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 	}
 	defer c.calls.Done()
 	list := make([]*publication, len(batch))
+	topics := make(map[string]*topic, 1)
 	last := make(map[string]*publication, len(batch)) // by key
+	ordered := s.BatchLimits().Ordered
 	for i, d := range batch {
-		list[i] = &publication{envelope: d.Envelope, previous: last[d.Key]}
-		if d.Key != "" {
-			last[d.Key] = list[i]
+		p := &publication{envelope: d.Envelope, previous: last[d.Key]}
+		p.to, p.err = s.topicOf(c, topics, d.Envelope)
+		if d.Key != "" && ordered {
+			last[d.Key] = p
 		}
+		list[i] = p
 	}
-	parallel(list, func(p *publication) {
-		if p.named, p.topic, p.err = s.topicOf(c, p.envelope); p.err == nil {
-			p.err = s.prepare(ctx, p)
-		}
-	})
-	parallel(s.groups(list), func(group []*publication) {
-		for len(group) > 0 {
-			n := fitting(group)
-			s.publish(ctx, c, group[:n])
-			group = group[n:]
-		}
-	})
+	s.prepareAll(ctx, list)
+	var sending sync.WaitGroup
+	for _, groups := range s.groups(list) {
+		sending.Go(func() {
+			parallel(groups, func(group []*publication) {
+				for len(group) > 0 {
+					n := fitting(group)
+					s.publish(ctx, c, group[:n])
+					group = group[n:]
+				}
+			})
+		})
+	}
+	sending.Wait()
 	results := make([]sinks.Result, len(batch))
 	for i, p := range list {
 		if results[i].Err = p.err; p.err == nil {
-			results[i].Receipt = notification.Receipt("pubsub " + p.named + " " + p.id)
+			results[i].Receipt = notification.Receipt("pubsub " + p.to.named + " " + p.id)
 		}
 	}
 	return results
+}
+
+// prepareAll makes the messages of a batch within the timeout.
+func (s *Sink) prepareAll(ctx context.Context, list []*publication) {
+	limited, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	parallel(list, func(p *publication) {
+		if p.err == nil {
+			p.err = s.prepare(limited, p)
+		}
+	})
 }
 
 // parallel calls a function for each element, with a limit.
@@ -162,46 +196,64 @@ func parallel[T any](list []T, do func(T)) {
 	_ = calls.Wait() // the functions return nil
 }
 
-// topicOf returns the topic of a notification as it is named, and its full name.
-func (s *Sink) topicOf(c *session, e *notification.Envelope) (named, full string, err error) {
-	named, err = s.topic(e)
-	switch {
-	case err != nil:
-		return "", "", sinks.Invalid(fmt.Errorf("topic: %w", err))
-	case strings.HasPrefix(named, "projects/"):
-		return named, named, nil
-	case c.project == "":
-		return "", "", sinks.Unavailable(ErrProject)
+// topicOf returns the topic of a notification: that of the map, to which it adds a new one.
+func (s *Sink) topicOf(c *session, topics map[string]*topic, e *notification.Envelope) (*topic, error) {
+	named, err := s.topic(e)
+	if err != nil {
+		return nil, sinks.Invalid(fmt.Errorf("topic: %w", err))
 	}
-	return named, "projects/" + c.project + "/topics/" + named, nil
+	if known := topics[named]; known != nil {
+		return known, nil
+	}
+	its := &topic{named: named, full: named}
+	if !strings.HasPrefix(named, "projects/") {
+		if c.project == "" {
+			return nil, sinks.Unavailable(ErrProject)
+		}
+		its.full = "projects/" + c.project + "/topics/" + named
+	}
+	topics[named] = its
+	return its, nil
 }
 
-// groups returns the publications by ordering key, or by topic if they have none.
-func (s *Sink) groups(list []*publication) (groups [][]*publication) {
-	type common struct{ key, topic string }
+// groups returns the publications that have not failed by topic, and in it by ordering key. A key with several topics is
+// a group of its first one, so that it is in order.
+func (s *Sink) groups(list []*publication) map[*topic][][]*publication {
+	type common struct {
+		key string
+		to  *topic
+	}
+	first := make(map[string]*topic) // by ordering key
 	at := make(map[common]int, len(list))
+	all := make(map[*topic][][]*publication)
 	for _, p := range list {
-		its := common{topic: p.topic}
-		if s.config.Ordered && p.envelope.Key != "" {
-			its = common{key: p.envelope.Key} // in order also if it has several topics
+		if !p.canGo() {
+			continue
+		}
+		its := common{to: p.to}
+		if key := p.message.OrderingKey; key != "" {
+			if first[key] == nil {
+				first[key] = p.to
+			}
+			its = common{key, first[key]}
 		}
 		i, known := at[its]
 		if !known {
-			i = len(groups)
+			i = len(all[its.to])
 			at[its] = i
-			groups = append(groups, nil)
+			all[its.to] = append(all[its.to], nil)
 		}
-		groups[i] = append(groups[i], p)
+		all[its.to][i] = append(all[its.to][i], p)
 	}
-	return groups
+	return all
 }
 
 // fitting returns how many of the first publications can be in one request; at least one.
 func fitting(list []*publication) int {
-	size := len(list[0].topic) + 8
+	size := len(list[0].to.full) + 8
 	for i, p := range list {
 		size += p.size
-		if i > 0 && (i == maxMessages || size > maxRequest || p.topic != list[0].topic) {
+		if i > 0 && (i == maxMessages || size > maxRequest || p.to != list[0].to) {
 			return i
 		}
 	}
@@ -216,6 +268,9 @@ func (s *Sink) publish(ctx context.Context, c *session, list []*publication) {
 		return
 	}
 	err := s.send(ctx, c, list)
+	if errors.Is(err, ErrOverdue) {
+		list[0].to.silent.Store(true)
+	}
 	if class, _ := sinks.Classify(err); err != nil && class == sinks.ClassPermanent && len(list) > 1 {
 		s.publish(ctx, c, list[:len(list)/2])
 		s.publish(ctx, c, list[len(list)/2:])
@@ -227,14 +282,17 @@ func (s *Sink) publish(ctx context.Context, c *session, list []*publication) {
 }
 
 func (s *Sink) send(ctx context.Context, c *session, list []*publication) error {
-	if ctx.Err() != nil {
+	switch to := list[0].to; {
+	case ctx.Err() != nil:
 		return late(ctx)
+	case to.silent.Load():
+		return sinks.Unavailable(fmt.Errorf("topic %s: %w", to.named, errSilent))
 	}
-	request := &pubsubpb.PublishRequest{Topic: list[0].topic, Messages: make([]*pubsubpb.PubsubMessage, len(list))}
+	request := &pubsubpb.PublishRequest{Topic: list[0].to.full, Messages: make([]*pubsubpb.PubsubMessage, len(list))}
 	for i, p := range list {
 		request.Messages[i] = p.message
 	}
-	return s.call(ctx, c, list[0].named, func(ctx context.Context) error {
+	return s.call(ctx, c, list[0].to.named, func(ctx context.Context) error {
 		answer, err := c.client.Publish(ctx, request)
 		if err == nil && len(answer.GetMessageIds()) != len(list) {
 			err = status.Errorf(codes.Internal, "%d messages got %d ids", len(list), len(answer.GetMessageIds()))
@@ -288,25 +346,29 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 }
 
 func (s *Sink) checkTopic(ctx context.Context, c *session) error {
-	named, full := "waybill-check", "projects/"+c.project+"/topics/waybill-check" // need not be there
+	at := &topic{named: "waybill-check", full: "projects/" + c.project + "/topics/waybill-check"} // need not be there
 	if !s.fromData() {
 		var err error
-		if named, full, err = s.topicOf(c, nil); err != nil {
+		if at, err = s.topicOf(c, map[string]*topic{}, nil); err != nil {
 			return err
 		}
 	}
-	err := s.call(ctx, c, named, func(ctx context.Context) error {
-		granted, err := c.client.TestIamPermissions(ctx, &iampb.TestIamPermissionsRequest{Resource: full, Permissions: []string{checked}})
-		switch {
-		case status.Code(err) == codes.Unimplemented:
-			_, err = c.client.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: full})
-		case err == nil && !slices.Contains(granted.GetPermissions(), checked):
-			err = status.Error(codes.PermissionDenied, ErrRights.Error())
+	granted := true
+	err := s.call(ctx, c, at.named, func(ctx context.Context) error {
+		its, err := c.client.TestIamPermissions(ctx, &iampb.TestIamPermissionsRequest{Resource: at.full, Permissions: []string{checked}})
+		if status.Code(err) == codes.Unimplemented {
+			_, err = c.client.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: at.full})
+			return err
 		}
+		granted = slices.Contains(its.GetPermissions(), checked)
 		return err
 	})
-	if class, _ := sinks.Classify(err); s.fromData() && (class == sinks.ClassTransient || class == sinks.ClassPermanent) {
+	var answer *Error
+	switch {
+	case s.fromData() && errors.As(err, &answer) && slices.Contains([]codes.Code{codes.NotFound, codes.PermissionDenied, codes.InvalidArgument}, answer.Code):
 		return nil // the service answers
+	case err == nil && !granted && !s.fromData():
+		return sinks.Unavailable(fmt.Errorf("topic %s: %w", at.named, ErrRights))
 	}
 	return err
 }

@@ -73,7 +73,7 @@ const docs = "../../../../docs"
 var pages = map[string]int{
 	"sinks-publisher.md": 3,
 	"sinks-aws.md":       2,
-	"sinks-gcp.md":       1,
+	"sinks-gcp.md":       3,
 }
 
 func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
