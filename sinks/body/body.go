@@ -30,7 +30,7 @@ const (
 	AttributeKey        = "key"
 )
 
-// Form is the form of bodies. Its fields are inlined in the configuration of a sink.
+// Form is the form of bodies. Its fields stand among those of a sink.
 type Form struct {
 	Format string `yaml:"format" enum:"payload,envelope,cloudevents" doc:"Body of a message: payload (the payload as it is, and the rest in attributes, if the service has any), envelope (JSON with id, type, version, key, occurred_on, metadata, and payload or payload_base64) or cloudevents (JSON of a CloudEvent)"`
 	Source string `yaml:"source" doc:"URI of the publisher in cloudevents, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents"`
