@@ -16,7 +16,8 @@ import (
 // Pause is how long a throttled sink waits. The services count in seconds, and say nothing about when to come again.
 const Pause = time.Second
 
-// Codes say what the error codes of a service mean, besides those that all services have.
+// Codes say what the error codes of a service mean, besides those that all services have. A key such as
+// "InvalidParameter: too long" is for the errors with the code before the colon whose message has the text after it.
 type Codes map[string]sinks.Class
 
 // refused are the codes of credentials that are not accepted, of all services: "Common Errors" in their references.
@@ -46,11 +47,16 @@ var Answers = []sinks.Answer{
 	{Says: "any other code", Means: "transient"},
 }
 
-// Class returns the class of an error code. server reports whether the service blames itself.
-func (c Codes) Class(code string, server bool) sinks.Class {
+// class returns the class of an error. server reports whether the service blames itself.
+func (c Codes) class(code, message string, server bool) sinks.Class {
 	plain := strings.TrimPrefix(code, "AWS.SimpleQueueService.") // a prefix of the old protocol, which some errors keep
 	if _, throttled := retry.DefaultThrottleErrorCodes[plain]; throttled || strings.HasSuffix(plain, "ThrottlingException") || plain == "KmsThrottled" {
 		return sinks.ClassThrottled
+	}
+	for key, class := range c {
+		if of, text, hasText := strings.Cut(key, ": "); hasText && of == plain && strings.Contains(message, text) {
+			return class
+		}
 	}
 	if class, known := c[plain]; known {
 		return class
@@ -66,7 +72,7 @@ func (c Codes) Class(code string, server bool) sinks.Class {
 
 // Error returns an error of a class that has a code, and the service's message as the answer.
 func (c Codes) Error(code, message string, server bool) error {
-	return withClass(c.Class(code, server), sinks.WithAnswer(&codeError{code}, message))
+	return withClass(c.class(code, message, server), sinks.WithAnswer(&codeError{code}, message))
 }
 
 // codeError is the code of a service's error.

@@ -1,30 +1,27 @@
 package sns
 
 import (
-	"errors"
-	"strings"
-
-	"github.com/aws/smithy-go"
-
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
 )
 
 // codes are the errors of PublishBatch and of its entries, and of GetTopicAttributes.
 var codes = access.Codes{
-	"BatchRequestTooLong":          sinks.ClassPermanent, // if it has one message
-	"InvalidParameter":             sinks.ClassTransient,
-	"ParameterValueInvalid":        sinks.ClassTransient,
-	"ValidationException":          sinks.ClassTransient,
-	"NotFound":                     sinks.ClassUnavailable,
-	"ResourceNotFound":             sinks.ClassUnavailable,
-	"InvalidState":                 sinks.ClassUnavailable,
-	"InvalidBatchEntryId":          sinks.ClassUnavailable,
-	"EmptyBatchRequest":            sinks.ClassUnavailable,
-	"TooManyEntriesInBatchRequest": sinks.ClassUnavailable,
-	"BatchEntryIdsNotDistinct":     sinks.ClassUnavailable,
-	"Throttled":                    sinks.ClassThrottled,
-	"KMSThrottling":                sinks.ClassThrottled,
+	"InvalidParameter: Message too long": sinks.ClassPermanent,
+	"InvalidParameter: TopicArn":         sinks.ClassUnavailable,
+	"BatchRequestTooLong":                sinks.ClassPermanent, // if it has one message
+	"InvalidParameter":                   sinks.ClassTransient,
+	"ParameterValueInvalid":              sinks.ClassTransient,
+	"ValidationException":                sinks.ClassTransient,
+	"NotFound":                           sinks.ClassUnavailable,
+	"ResourceNotFound":                   sinks.ClassUnavailable,
+	"InvalidState":                       sinks.ClassUnavailable,
+	"InvalidBatchEntryId":                sinks.ClassUnavailable,
+	"EmptyBatchRequest":                  sinks.ClassUnavailable,
+	"TooManyEntriesInBatchRequest":       sinks.ClassUnavailable,
+	"BatchEntryIdsNotDistinct":           sinks.ClassUnavailable,
+	"Throttled":                          sinks.ClassThrottled,
+	"KMSThrottling":                      sinks.ClassThrottled,
 }
 
 var answers = append([]sinks.Answer{
@@ -35,24 +32,3 @@ var answers = append([]sinks.Answer{
 	{Says: "Throttled, KMSThrottling", Means: "throttled"},
 	{Says: "InvalidParameter, ParameterValueInvalid, ValidationException for another reason", Means: "transient"},
 }, access.Answers...)
-
-// refused returns the error of a request. It may be about its only message, or about the topic.
-func refused(err error) error {
-	var answer smithy.APIError
-	if errors.As(err, &answer) && answer.ErrorCode() == "InvalidParameter" {
-		return refusal(answer.ErrorCode(), answer.ErrorMessage(), false)
-	}
-	return err
-}
-
-// refusal returns the error of an entry. SNS has one code for all parameters.
-func refusal(code, message string, server bool) error {
-	answer := sinks.WithAnswer(errors.New(code), message)
-	switch {
-	case code == "InvalidParameter" && strings.Contains(message, "Message too long"):
-		return sinks.Permanent(answer)
-	case code == "InvalidParameter" && strings.Contains(message, "TopicArn"):
-		return sinks.Unavailable(answer)
-	}
-	return codes.Error(code, message, server)
-}

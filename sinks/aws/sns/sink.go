@@ -160,7 +160,7 @@ func (s *Sink) send(ctx context.Context, topic string, entries []types.PublishBa
 			return err
 		}
 		output, err = c.sns.PublishBatch(ctx, &sns.PublishBatchInput{TopicArn: &arn, PublishBatchRequestEntries: entries})
-		return refused(err)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sns %s: %w", nameOf(topic), err)
@@ -198,7 +198,7 @@ func outcomes(topic string, entries []types.PublishBatchRequestEntry, output *sn
 		byID[aws.ToString(sent.Id)] = sinks.Result{Receipt: notification.Receipt(receipt)}
 	}
 	for _, failed := range output.Failed {
-		err := refusal(aws.ToString(failed.Code), aws.ToString(failed.Message), !failed.SenderFault)
+		err := codes.Error(aws.ToString(failed.Code), aws.ToString(failed.Message), !failed.SenderFault)
 		byID[aws.ToString(failed.Id)] = sinks.Result{Err: fmt.Errorf("sns %s: %w", topic, err)}
 	}
 	results := make([]sinks.Result, len(entries))
@@ -226,7 +226,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 			return err
 		}
 		_, err = c.sns.GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &arn})
-		return refused(err)
+		return err
 	}))
 }
 

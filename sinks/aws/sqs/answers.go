@@ -1,10 +1,7 @@
 package sqs
 
 import (
-	"errors"
 	"strings"
-
-	"github.com/aws/smithy-go"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/access"
@@ -12,20 +9,21 @@ import (
 
 // codes are the errors of SendMessageBatch and of its entries, and of GetQueueUrl.
 var codes = access.Codes{
-	"InvalidMessageContents":       sinks.ClassPermanent,
-	"InvalidAttributeName":         sinks.ClassPermanent,
-	"InvalidAttributeValue":        sinks.ClassPermanent,
-	"NonExistentQueue":             sinks.ClassUnavailable,
-	"QueueDoesNotExist":            sinks.ClassUnavailable,
-	"QueueDeletedRecently":         sinks.ClassUnavailable,
-	"InvalidAddress":               sinks.ClassUnavailable,
-	"BatchRequestTooLong":          sinks.ClassPermanent, // if it has one message
-	"InvalidParameterValue":        sinks.ClassTransient,
-	"InvalidBatchEntryId":          sinks.ClassUnavailable,
-	"EmptyBatchRequest":            sinks.ClassUnavailable,
-	"TooManyEntriesInBatchRequest": sinks.ClassUnavailable,
-	"BatchEntryIdsNotDistinct":     sinks.ClassUnavailable,
-	"OverLimit":                    sinks.ClassThrottled,
+	"InvalidParameterValue: must be shorter than": sinks.ClassPermanent,
+	"InvalidMessageContents":                      sinks.ClassPermanent,
+	"InvalidAttributeName":                        sinks.ClassPermanent,
+	"InvalidAttributeValue":                       sinks.ClassPermanent,
+	"NonExistentQueue":                            sinks.ClassUnavailable,
+	"QueueDoesNotExist":                           sinks.ClassUnavailable,
+	"QueueDeletedRecently":                        sinks.ClassUnavailable,
+	"InvalidAddress":                              sinks.ClassUnavailable,
+	"BatchRequestTooLong":                         sinks.ClassPermanent, // if it has one message
+	"InvalidParameterValue":                       sinks.ClassTransient,
+	"InvalidBatchEntryId":                         sinks.ClassUnavailable,
+	"EmptyBatchRequest":                           sinks.ClassUnavailable,
+	"TooManyEntriesInBatchRequest":                sinks.ClassUnavailable,
+	"BatchEntryIdsNotDistinct":                    sinks.ClassUnavailable,
+	"OverLimit":                                   sinks.ClassThrottled,
 }
 
 var answers = append([]sinks.Answer{
@@ -35,28 +33,6 @@ var answers = append([]sinks.Answer{
 	{Says: "QueueDoesNotExist, QueueDeletedRecently, InvalidAddress, UnsupportedOperation, MissingParameter", Means: "unavailable"},
 	{Says: "InvalidParameterValue for another reason", Means: "transient"},
 }, access.Answers...)
-
-// refused returns the error of a request, permanent if its only message is too large for the queue.
-func refused(err error) error {
-	var answer smithy.APIError
-	if errors.As(err, &answer) && isTooLarge(answer.ErrorCode(), answer.ErrorMessage()) {
-		return refusal(answer.ErrorCode(), answer.ErrorMessage(), false)
-	}
-	return err
-}
-
-// refusal returns the error of an entry.
-func refusal(code, message string, server bool) error {
-	if isTooLarge(code, message) {
-		return sinks.Permanent(sinks.WithAnswer(errors.New(code), message))
-	}
-	return codes.Error(code, message, server)
-}
-
-// isTooLarge reports whether SQS refuses a message for its size. It has one code for all parameters.
-func isTooLarge(code, message string) bool {
-	return code == "InvalidParameterValue" && strings.Contains(message, "must be shorter than")
-}
 
 // isMissing reports whether there is no queue at a URL.
 func isMissing(err error) bool {

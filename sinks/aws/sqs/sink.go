@@ -139,7 +139,7 @@ func (s *Sink) send(ctx context.Context, queue string, entries []types.SendMessa
 	var output *sqs.SendMessageBatchOutput
 	err = s.client.Call(ctx, codes, func(ctx context.Context, client *sqs.Client) (err error) {
 		output, err = client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &url, Entries: entries})
-		return refused(err)
+		return err
 	})
 	if err != nil {
 		if isMissing(err) {
@@ -161,7 +161,7 @@ func outcomes(queue string, entries []types.SendMessageBatchRequestEntry, output
 		byID[aws.ToString(sent.Id)] = sinks.Result{Receipt: notification.Receipt(receipt)}
 	}
 	for _, failed := range output.Failed {
-		err := refusal(aws.ToString(failed.Code), aws.ToString(failed.Message), !failed.SenderFault)
+		err := codes.Error(aws.ToString(failed.Code), aws.ToString(failed.Message), !failed.SenderFault)
 		byID[aws.ToString(failed.Id)] = sinks.Result{Err: fmt.Errorf("sqs %s: %w", queue, err)}
 	}
 	results := make([]sinks.Result, len(entries))
