@@ -48,17 +48,19 @@ func TestEachMistakeNamesItsKey(t *testing.T) {
 func TestAStoreThatTheProgramLacksIsAMistake(t *testing.T) {
 	t.Parallel()
 	c := large.Config{Store: "s3://bucket"}
-	_, err := c.Open(sinks.Instance{}, limit)
+	_, err := c.Open(sinks.Instance{Name: "events"}, limit)
 	require.EqualError(t, err, "large.store: this program has no store for s3://; it has none; waybill-all has s3 and gs, and your own program adds them with program.Stores")
 	refuse := func(sinks.Instance, *url.URL) (sinks.ObjectStore, error) {
 		return nil, errors.New("the bucket has no name")
 	}
-	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"gs": refuse, "b2": refuse}}, limit)
+	_, err = c.Open(sinks.Instance{Name: "events", Stores: map[string]sinks.OpenStore{"gs": refuse, "b2": refuse}}, limit)
 	require.ErrorContains(t, err, "no store for s3://; it has b2, gs; waybill-all has s3 and gs")
-	_, err = large.Config{Store: "az://bucket"}.Open(sinks.Instance{}, limit)
+	_, err = large.Config{Store: "az://bucket"}.Open(sinks.Instance{Name: "events"}, limit)
 	require.EqualError(t, err, "large.store: this program has no store for az://; it has none")
-	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"s3": refuse}}, limit)
+	_, err = c.Open(sinks.Instance{Name: "events", Stores: map[string]sinks.OpenStore{"s3": refuse}}, limit)
 	require.EqualError(t, err, "large.store: the bucket has no name")
+	_, err = c.Open(sinks.Instance{Stores: map[string]sinks.OpenStore{"s3": refuse}}, limit)
+	require.ErrorContains(t, err, "set sinks.Instance.Name", "two sinks would have the same objects")
 }
 
 func TestOnlyBodiesAboveTheSizeAreLarge(t *testing.T) {
