@@ -26,9 +26,8 @@ func TestMain(m *testing.M) { os.Exit(awstest.Main(m)) }
 func TestConformance(t *testing.T) {
 	t.Run("moto", func(t *testing.T) {
 		url := awstest.Moto(t)
-		t.Run("standard", func(t *testing.T) { kindtest.Run(t, subject(url, "", "")) })
+		t.Run("standard, whole notifications", func(t *testing.T) { kindtest.Run(t, subject(url, "", "format: envelope")) })
 		t.Run("FIFO", func(t *testing.T) { kindtest.Run(t, subject(url, ".fifo", "")) })
-		t.Run("whole notifications", func(t *testing.T) { kindtest.Run(t, subject(url, "", "format: envelope")) })
 	})
 	t.Run("ElasticMQ", func(t *testing.T) {
 		kindtest.Run(t, subject(awstest.ElasticMQ(t), ".fifo", ""))

@@ -311,7 +311,7 @@ func TestMistakes(t *testing.T) {
 		"{topic: orders, large: {store: 'gs://b'}}":                      "large.store: this program has no store",
 		"{topic: orders, format: envelope, encoding: {format: avro}}":    "encoding: is for format payload",
 	} {
-		_, err := build(t, sinks.Instance{}, settings)
+		_, err := build(t, sinks.Instance{Name: "events"}, settings)
 		require.ErrorContains(t, err, says, settings)
 	}
 }
