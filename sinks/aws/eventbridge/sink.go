@@ -113,11 +113,7 @@ func (s *Sink) BatchLimits() sinks.BatchLimits { return sinks.BatchLimits{Size: 
 
 // Destination returns the bus if it comes from data, and otherwise "".
 func (s *Sink) Destination(d *notification.Delivery) string {
-	if !naming.IsTemplate(s.config.Bus) {
-		return ""
-	}
-	bus, _ := s.bus(d.Envelope) // an error is reported when it is delivered
-	return bus
+	return naming.Destination(s.config.Bus, s.bus, d.Envelope)
 }
 
 // DeliverBatch puts the events of a bus in as few requests as their sizes permit.

@@ -94,11 +94,7 @@ func (s *Sink) BatchLimits() sinks.BatchLimits { return sinks.BatchLimits{Size: 
 
 // Destination returns the stream if it comes from data, and otherwise "".
 func (s *Sink) Destination(d *notification.Delivery) string {
-	if !naming.IsTemplate(s.config.Stream) {
-		return ""
-	}
-	stream, _ := s.stream(d.Envelope) // an error is reported when it is delivered
-	return stream
+	return naming.Destination(s.config.Stream, s.stream, d.Envelope)
 }
 
 // DeliverBatch writes the records of a stream in as few requests as their sizes permit.

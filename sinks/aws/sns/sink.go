@@ -108,11 +108,7 @@ func (s *Sink) BatchLimits() sinks.BatchLimits { return sinks.BatchLimits{Size: 
 
 // Destination returns the topic if it comes from data, and otherwise "".
 func (s *Sink) Destination(d *notification.Delivery) string {
-	if !naming.IsTemplate(s.config.Topic) {
-		return ""
-	}
-	topic, _ := s.topic(d.Envelope) // an error is reported when it is delivered
-	return topic
+	return naming.Destination(s.config.Topic, s.topic, d.Envelope)
 }
 
 // DeliverBatch publishes the messages of a topic in as few requests as their sizes permit.

@@ -94,11 +94,7 @@ func (s *Sink) BatchLimits() sinks.BatchLimits { return sinks.BatchLimits{Size: 
 
 // Destination returns the queue if it comes from data, and otherwise "".
 func (s *Sink) Destination(d *notification.Delivery) string {
-	if !naming.IsTemplate(s.config.Queue) {
-		return ""
-	}
-	queue, _ := s.queue(d.Envelope) // an error is reported when it is delivered
-	return queue
+	return naming.Destination(s.config.Queue, s.queue, d.Envelope)
 }
 
 // DeliverBatch sends the messages of a queue in as few requests as their sizes permit.

@@ -102,11 +102,7 @@ func (s *Sink) fromData() bool { return naming.IsTemplate(s.config.Topic) }
 
 // Destination returns the topic if it comes from data, and otherwise "".
 func (s *Sink) Destination(d *notification.Delivery) string {
-	if !s.fromData() {
-		return ""
-	}
-	named, _ := s.topic(d.Envelope) // an error is reported when it is delivered
-	return named
+	return naming.Destination(s.config.Topic, s.topic, d.Envelope)
 }
 
 // Deliver publishes one message. The receipt has the topic and the message's id: "pubsub orders 1357924680".

@@ -46,3 +46,17 @@ func New(text string, check func(name string) error) (Name, error) {
 		return b.String(), nil
 	}, nil
 }
+
+// Destination returns the name for a notification if it comes from data, and otherwise "": then the destination of a
+// sinks.Addresser is the sink as a whole. It is also "" for a notification that has no legal name, whose delivery
+// reports why.
+func Destination(text string, name Name, e *notification.Envelope) string {
+	if !IsTemplate(text) {
+		return ""
+	}
+	named, err := name(e)
+	if err != nil {
+		return ""
+	}
+	return named
+}
