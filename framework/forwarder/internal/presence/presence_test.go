@@ -313,6 +313,60 @@ func TestNobodyIsEvictedWhoseWayToTheDatabaseIsSlow(t *testing.T) {
 	})
 }
 
+// slowAnswers is a session that answers each question after some time, and the last one only when it ends.
+type slowAnswers struct {
+	after   time.Duration
+	answers int
+	asked   time.Time // the last question that was answered
+}
+
+func (s *slowAnswers) OpenPresence(context.Context, string) (store.Presence, error) { return s, nil }
+
+func (s *slowAnswers) Beat(ctx context.Context) ([]store.Gone, error) {
+	asked := time.Now()
+	if s.answers--; s.answers < 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	pace.Sleep(ctx, s.after)
+	s.asked = asked
+	return nil, nil
+}
+
+func (*slowAnswers) Declare(context.Context) (bool, error) { return true, nil }
+
+// Withdraw fails as long as the database cannot be reached.
+func (*slowAnswers) Withdraw(context.Context) (bool, error) { return false, errNetwork }
+
+func (*slowAnswers) Evict(context.Context, store.Gone) (bool, error) { return false, nil }
+
+func (*slowAnswers) Close() error { return nil }
+
+func TestAnAnswerCountsFromWhenItWasAsked(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []int{1, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			s := &slowAnswers{after: Trust / 3, answers: answers}
+			k := New(Config{Store: s, Owner: "a", Lease: 15 * time.Second, Freed: func() {}, Logger: slog.New(slog.DiscardHandler)})
+			var running sync.WaitGroup
+			running.Go(func() { k.Run(ctx) })
+			time.Sleep(time.Duration(answers)*s.after + time.Millisecond) // a question follows an answer that took longer than a beat
+			synctest.Wait()
+			open := func() bool {
+				open, _ := k.Term().Check(time.Now(), func() {})
+				return open
+			}
+			time.Sleep(time.Until(s.asked.Add(Trust)) - time.Millisecond)
+			require.True(t, open())
+			time.Sleep(2 * time.Millisecond)
+			require.False(t, open(), "after %d answers", answers)
+			stop()
+			running.Wait()
+		})
+	}
+}
+
 func TestAPromiseEndsByEitherClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
