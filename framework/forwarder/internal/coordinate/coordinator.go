@@ -273,12 +273,13 @@ func (k *Coordinator) look() error {
 		k.members = n
 		k.Members(n)
 	}
-	membership.Lanes = k.corrected(membership.Lanes)
+	overtaken := k.overtaken(membership.Lanes)
+	membership.Lanes = k.corrected(membership.Lanes, overtaken)
 	k.inspect(membership.Lanes)
 	membership.Lanes = k.route(membership)
 	leaving := func(l store.Lane) bool {
 		h := k.held[idOf(l)]
-		return h != nil && h.leaving || k.cutting[l.Sink] != nil || k.isChanging(l.Sink)
+		return h != nil && h.leaving || k.cutting[l.Sink] != nil || overtaken[l.Sink] || k.isChanging(l.Sink)
 	}
 	take, leave := Assign(membership, me, leaving, 4*k.pause)
 	for _, lane := range leave {
@@ -335,13 +336,31 @@ func (k *Coordinator) startOf(sink string) store.Start {
 	return k.Others[sink]
 }
 
+// overtaken leaves the lanes that others have cut while this forwarder works on them: for the database, their
+// leases had expired. It returns their sinks. No new lane of those is taken before the work on the old ones has
+// ended, since it would deliver the same keys at once.
+func (k *Coordinator) overtaken(lanes []store.LaneState) map[string]bool {
+	of := make(map[string]int)
+	for _, l := range lanes {
+		of[l.Lane.Sink] = l.Lane.Of
+	}
+	sinks := make(map[string]bool)
+	for id, h := range k.held {
+		if now, exists := of[id.sink]; exists && now != h.lane.Of {
+			h.leave()
+			sinks[id.sink] = true
+		}
+	}
+	return sinks
+}
+
 // corrected returns lanes as the database has them, corrected by what only this forwarder knows.
-func (k *Coordinator) corrected(lanes []store.LaneState) []store.LaneState {
+func (k *Coordinator) corrected(lanes []store.LaneState, overtaken map[string]bool) []store.LaneState {
 	lanes = slices.Clone(lanes)
 	for i := range lanes {
 		l := &lanes[i]
 		l.Lane.Database = k.Database
-		switch works := k.held[idOf(l.Lane)] != nil || k.cutting[l.Lane.Sink] != nil; {
+		switch works := k.held[idOf(l.Lane)] != nil || k.cutting[l.Lane.Sink] != nil || overtaken[l.Lane.Sink]; {
 		case works && l.Owner == "":
 			l.Owner = k.Owner // its lease expired, but the work on it has not ended yet
 		case !works && l.Owner == k.Owner:

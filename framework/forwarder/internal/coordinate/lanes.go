@@ -26,6 +26,7 @@ func idOf(l store.Lane) laneID { return laneID{l.Sink, l.Number} }
 
 // held is a lane that this forwarder works on.
 type held struct {
+	lane    store.Lane
 	stop    context.CancelFunc
 	leaving bool
 	// revision is the latest revision that revised has signalled to the session.
@@ -96,7 +97,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 		session.Feed = k.Feed
 	}
 	stop, cancel := context.WithCancel(k.stop)
-	k.held[id] = &held{stop: cancel, revision: revision, revised: revised}
+	k.held[id] = &held{lane: lane, stop: cancel, revision: revision, revised: revised}
 	event.Tell(k.Observer, &event.LeaseChange{Lane: lane, Won: true})
 	go func() {
 		defer cancel()

@@ -158,7 +158,9 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 			return err
 		}
 		began := time.Now()
-		c.bringBack(db)
+		if err := c.bringBack(db); err != nil {
+			return err
+		}
 		if c.silent {
 			continue
 		}

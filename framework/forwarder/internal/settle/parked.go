@@ -106,12 +106,12 @@ func (c *Checkpointer) Restore(ctx context.Context) error {
 
 // bringBack resumes parked deliveries: first due ones, then the next ones of free keys,
 // then a part of a comparison. If the table cannot be read, it does that later: deliveries continue
-// as long as the database answers at all.
-func (c *Checkpointer) bringBack(ctx context.Context) {
+// as long as the database answers at all. It returns an error only when the lease is lost.
+func (c *Checkpointer) bringBack(ctx context.Context) error {
 	now := time.Now()
 	isDue := !c.nextDue.IsZero() && !c.nextDue.After(now) && c.room.Due > 0
 	if now.Before(c.askAt) || !isDue && !c.asks() && !c.closes(now) && now.Before(c.comparison.next()) {
-		return
+		return nil
 	}
 	// Waiting for an answer must not cost the lease.
 	ctx, cancel := context.WithTimeout(ctx, c.TTL/2)
@@ -130,12 +130,16 @@ func (c *Checkpointer) bringBack(ctx context.Context) {
 		}
 		err = c.compare(ctx)
 	}
-	if err != nil {
+	switch {
+	case Lost(err):
+		return err
+	case err != nil:
 		event.Tell(c.Observer, &event.DatabaseFailure{Op: event.OpParked, Err: err})
 		c.askAt = time.Now().Add(c.asking.Met(err))
-		return
+	default:
+		c.asking.Over()
 	}
-	c.asking.Over()
+	return nil
 }
 
 // due brings back due deliveries.

@@ -35,6 +35,22 @@ func TestRestoringEndsIfTheDatabaseDoesNotAnswer(t *testing.T) {
 	})
 }
 
+func TestALeaseThatParkedDeliveriesShowToBeLostEndsTheWork(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		member := timed(1, "member", "k", store.StateCollecting, 1)
+		member.Group = "k"
+		require.NoError(t, b.Checkpoint(t.Context(), store.Checkpoint{Lease: b.Lease, TTL: lanetest.TTL, Collect: []store.Parked{member}, CollectTerms: store.CollectTerms{Wait: time.Nanosecond, MaxWait: time.Nanosecond}}))
+		c, _ := begin(t, b)
+		require.NoError(t, b.Release(t.Context(), b.Lease))
+		_, err := b.Acquire(t.Context(), b.Lease.Lane, "another forwarder", time.Hour)
+		require.NoError(t, err)
+		began := time.Now()
+		require.ErrorIs(t, c.Run(t.Context(), t.Context()), store.ErrLeaseLost)
+		require.Less(t, time.Since(began), lanetest.TTL/3, "before the lease is renewed")
+	})
+}
+
 // timed returns a parked delivery that fell due a moment ago.
 func timed(offset int64, id, key string, state store.State, size int) store.Parked {
 	due := time.Now().Add(-time.Millisecond)
