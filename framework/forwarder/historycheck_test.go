@@ -237,12 +237,12 @@ func (w *world) wasExcluded(sink string, r *row) bool {
 	return slices.ContainsFunc(w.routes, takes) && !slices.Contains(w.certain(r.Type), sink)
 }
 
-// deliveredSince reports whether a delivery was made after a time.
+// deliveredSince reports whether a delivery was made at a time, which a whole transaction may take, or later.
 func (w *world) deliveredSince(sink, id string, since time.Time) bool {
 	if sink == "bank" {
 		return w.delivered(sink, id)
 	}
-	return slices.ContainsFunc(w.destinations[sink].calls[id], func(c *call) bool { return c.ok && c.end.After(since) })
+	return slices.ContainsFunc(w.destinations[sink].calls[id], func(c *call) bool { return c.ok && !c.end.Before(since) })
 }
 
 // callsSince says which calls began after a time.
