@@ -262,9 +262,14 @@ func TestAReplayOfOriginalsReachesEndpointsUnderTheSameIDs(t *testing.T) {
 			for of, replayed := range map[string]bool{"order.placed": typ != webhooks.Type, webhooks.Type: typ == webhooks.Type} {
 				require.Equal(t, replayed, plan.Takes(of), "%q takes %s", typ, of)
 			}
-			_, err = plan.Run(t.Context(), nil)
+			require.Zero(t, plan.Count.Parked+plan.Count.Unsettled, "%q: %+v", typ, plan.Count)
+			done, err := plan.Run(t.Context(), nil)
 			require.NoError(t, err)
+			require.Equal(t, plan.Count.Rows, done.Count, "%q", typ)
 			s.drain()
+			parked, err := s.store.FindParked(t.Context(), store.ParkedFilter{}, store.ParkedPlace{}, 10)
+			require.NoError(t, err)
+			require.Empty(t, parked, "%q", typ)
 			again := c.take()
 			if typ == webhooks.Type {
 				require.Len(t, again, 4, "the deliveries of the original and of three replays")
