@@ -87,7 +87,6 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	s, ok := c.Store.(inspected)
 	require.True(t, ok, "store %T is not a store.Inspector", c.Store)
 	c.Poll = 4 * lookEvery
-	c.Lease = 3 * time.Second // a position past rows of other types is written after a third of the lease
 	timeless := make(map[string]forwarder.Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
 		sink.Hours = forwarder.Hours{} // they follow the real clock

@@ -234,6 +234,31 @@ func TestAdvanceCallsHooksThatFailAgain(t *testing.T) {
 	})
 }
 
+// A hook has the same time as in a forwarder that is not of a test: a third of the lease.
+func TestAHookMayTakeSecondsInADrain(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		s.attempts.Store(10)
+		sink := s.config.Sinks["shop"]
+		slow, settled := true, 0
+		sink.Hooks.Delivered = func(ctx context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
+			if slow {
+				slow = false
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(1200 * time.Millisecond):
+				}
+			}
+			settled += len(all)
+			return nil
+		}
+		s.config.Sinks["shop"] = sink
+		s.place(t, "o-1")
+		waybilltest.Drain(t, s.config)
+		require.Equal(t, 3, settled, "the order, the charge and the shipment")
+	})
+}
+
 func TestDrainFailsWithTheMistakesOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	o := waybilltest.New(t, newTypes(t))

@@ -43,6 +43,7 @@ func TestDrainListsWhatIsLeft(t *testing.T) {
 	away := function.Handle(types, func(context.Context, left) error { return sinks.Unavailable(errors.New("the bank is on fire")) })
 	r := newDrain(t, forwarder.Config{Store: o.Store, Types: types, Sinks: map[string]forwarder.Sink{"bank": {Sink: away}}, Routes: route.Routes{"*": route.To("bank")}})
 	r.patience = 200 * time.Millisecond
+	r.config.Lease = 3 * time.Second // so that the breaker is reported within that
 	f := &fatal{TB: t}
 	for deadline := time.Now().Add(patience); !strings.Contains(f.why, "breaker open") && time.Now().Before(deadline); {
 		done := make(chan struct{})

@@ -313,7 +313,7 @@ func TestNobodyIsEvictedWhoseWayToTheDatabaseIsSlow(t *testing.T) {
 	})
 }
 
-// slowAnswers is a session that answers each question after some time, and the last one only when it ends.
+// slowAnswers is a session that takes some time for each answer, and after some answers gives none any more.
 type slowAnswers struct {
 	after   time.Duration
 	answers int
