@@ -56,6 +56,14 @@ func newDisplay(c Config, stdout, stderr io.Writer) display {
 // linePause is the time between two lines.
 const linePause = 5 * time.Second
 
+// closing says how long the shop is open.
+func (p progress) closing() string {
+	if p.endless {
+		return "until Ctrl-C"
+	}
+	return fmt.Sprintf("for %s", (p.elapsed + p.left).Round(time.Second))
+}
+
 // lines writes lines, for programs without a terminal.
 type lines struct {
 	io.Writer // for logs
@@ -67,7 +75,9 @@ func (l *lines) show(p progress) {
 	if p.elapsed < l.due {
 		return
 	}
-	if l.due > 0 {
+	if l.due == 0 {
+		fmt.Fprintln(l.stdout, "A shop is open "+p.closing()+"; Kafka, an HTTP endpoint and a mail server are in this process.")
+	} else {
 		fmt.Fprintln(l.stdout, p)
 	}
 	l.due += linePause

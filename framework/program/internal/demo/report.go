@@ -204,7 +204,19 @@ func (r Report) print(w io.Writer) {
 		s.Misordered.print(w, s.Sink, "out of order")
 	}
 	fmt.Fprintln(w, r.verdict())
+	if r.OK {
+		fmt.Fprint(w, next)
+	}
 }
+
+// next is what to do after the demo.
+const next = `
+Next:
+  waybill demo --observe 127.0.0.1:8090   the shop on a dashboard; in a clone: go run ./cmd/demo
+  docs/getting-started.md                 a program of yours, from an empty folder to a delivery
+  docs/other-languages.md                 the same for programs that are not in Go
+  waybill bench                           how much your database and its sinks deliver
+`
 
 func (r Report) outcomes(w io.Writer) table.Writer {
 	t := columns.New(w, 1, "", "transactions", "notifications")
