@@ -146,6 +146,31 @@ func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
 	})
 }
 
+// A program with handlers works beside another configuration, which has order.* only.
+func TestTheSinksOfOtherConfigurationsAreKnown(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		o.publish(t, "a", "mail.sent", "k")
+		for _, sink := range []string{"mail", "handler", store.SinkUnrouted} {
+			_, err := o.store.Cut(t.Context(), sink, 1, store.StartOldest)
+			require.NoError(t, err)
+		}
+		takes := map[string]notification.TypeFilter{"mail": {Prefixes: []string{"order."}}, "handler": {Names: []string{"mail.sent"}}}
+		done, err := o.store.Route(t.Context(), takes)
+		require.NoError(t, err)
+		require.True(t, done)
+		for _, routing := range []admin.Routing{routing(t), {}} {
+			answer, err := o.Why(t.Context(), "a", routing)
+			require.NoError(t, err)
+			require.Len(t, answer.Verdicts, 1)
+			require.Equal(t, "handler", answer.Verdicts[0].Sink)
+		}
+		beside, err := o.Beside(t.Context(), routing(t))
+		require.NoError(t, err)
+		require.Equal(t, []admin.Type{{Type: "mail.sent", Versions: []admin.TypeVersion{}, Sinks: []admin.TypeRoute{{Sink: "handler", Routes: []admin.RouteRule{}}}}},
+			admin.Types(nil, beside, nil, "mail.sent"))
+	})
+}
+
 func TestWhyReportsADeliveryWithoutAReceipt(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "a", "order.placed", "k")

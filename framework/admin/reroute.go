@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -39,7 +40,12 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Pl
 	if err != nil {
 		return nil, err
 	}
+	routing, err := a.Beside(ctx, Routing{Routes: routes})
+	if err != nil {
+		return nil, err
+	}
 	q := store.RerouteQuery{Filter: parsed, Sinks: routes.Filters()}
+	maps.Copy(q.Sinks, routing.Elsewhere)
 	counts, changed, err := a.store.CountReroute(ctx, q)
 	if q.Filter.Until.IsZero() {
 		q.Filter.Until = changed
@@ -56,7 +62,7 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Pl
 	var types notification.TypeFilter
 	for _, c := range counts {
 		p.Counts = append(p.Counts, store.ParkedCount{Sink: store.SinkUnrouted, State: c.State, Count: c.Count})
-		p.Types = append(p.Types, RerouteCount{RerouteCount: c, Sinks: routes.Sinks(c.Type)})
+		p.Types = append(p.Types, RerouteCount{RerouteCount: c, Sinks: append(routes.Sinks(c.Type), routing.takenElsewhere(c.Type)...)})
 		types.Names = append(types.Names, c.Type)
 	}
 	p.parsed.Types = types // for the examples

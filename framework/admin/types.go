@@ -50,7 +50,8 @@ type RegisteredType struct {
 
 // TypeRoute is a sink and the rules that lead a type there.
 type TypeRoute struct {
-	Sink   string      `json:"sink"`
+	Sink string `json:"sink"`
+	// Routes are empty if another forwarder's configuration has them.
 	Routes []RouteRule `json:"routes"`
 }
 
@@ -91,7 +92,7 @@ func Types(counts []store.TypeCount, routing Routing, registered *registry.Regis
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		t := Type{Type: name, Versions: []TypeVersion{}, Sinks: []TypeRoute{}, Registered: registeredType(registered, name)}
 		if routing.Routes != nil {
-			t.route(routing.Routes, routing.Unrouted)
+			t.route(routing)
 		}
 		t.add(found[name], registered != nil && !notification.IsReserved(name))
 		types = append(types, t)
@@ -112,14 +113,18 @@ func registeredType(types *registry.Registry, name string) *RegisteredType {
 }
 
 // route adds where the type goes.
-func (t *Type) route(routes *route.Table, unrouted string) {
-	for _, sink := range routes.Sinks(t.Type) {
-		t.Sinks = append(t.Sinks, TypeRoute{sink, RulesOf(routes.To(sink), t.Type)})
+func (t *Type) route(routing Routing) {
+	for _, sink := range routing.Routes.Sinks(t.Type) {
+		t.Sinks = append(t.Sinks, TypeRoute{sink, RulesOf(routing.Routes.To(sink), t.Type)})
 	}
-	if len(t.Sinks) == 0 {
-		t.Unrouted = unrouted
+	for _, sink := range routing.takenElsewhere(t.Type) {
+		t.Sinks = append(t.Sinks, TypeRoute{sink, []RouteRule{}})
 	}
-	if len(t.Sinks) == 0 && !routes.Unrouted().Matches(t.Type) {
+	switch {
+	case len(t.Sinks) > 0:
+	case routing.Routes.Unrouted().Matches(t.Type):
+		t.Unrouted = routing.Unrouted
+	default:
 		t.Unrouted = "ignore"
 	}
 }

@@ -24,6 +24,39 @@ type Routing struct {
 	Collect func(sink string) settings.Collect
 	// Unrouted is what happens to types that no route matches: park or ignore; "": unknown.
 	Unrouted string
+	// Elsewhere are the sinks that other forwarders' configurations route to, with the types that they take; see
+	// [Routing.Beside].
+	Elsewhere map[string]notification.TypeFilter
+}
+
+// Beside returns the routing with the sinks of other configurations, such as those of a program that runs beside
+// `waybill forward`: the outbox knows which types each sink takes.
+func (r Routing) Beside(m store.Membership) Routing {
+	r.Elsewhere = make(map[string]notification.TypeFilter)
+	mine := r.Filters()
+	for i := range m.Lanes {
+		l := &m.Lanes[i]
+		if _, known := mine[l.Lane.Sink]; !known && l.Types != nil && l.Lane.Sink != store.SinkUnrouted {
+			r.Elsewhere[l.Lane.Sink] = *l.Types
+		}
+	}
+	return r
+}
+
+// Beside returns the routing with the sinks of other configurations; see [Routing.Beside].
+func (a *Admin) Beside(ctx context.Context, routing Routing) (Routing, error) {
+	m, err := a.store.Membership(ctx)
+	return routing.Beside(m), err
+}
+
+// takenElsewhere returns the sinks of other configurations that take a type, by name.
+func (r Routing) takenElsewhere(typ string) (sinks []string) {
+	for _, sink := range slices.Sorted(maps.Keys(r.Elsewhere)) {
+		if r.Elsewhere[sink].Matches(typ) {
+			sinks = append(sinks, sink)
+		}
+	}
+	return sinks
 }
 
 // Filters returns the types that go to each sink and, under store.SinkUnrouted, those without a
@@ -66,7 +99,7 @@ type Answer struct {
 
 // Why reports where a notification is, and why. With routing.Routes, it reports only the sinks
 // that the notification is for, and those that have a parked delivery or a receipt of it;
-// without them, all sinks.
+// without them, all sinks that may take it.
 //
 // It does not read one snapshot: a delivery that moves meanwhile may be reported as it was a
 // moment ago.
@@ -97,7 +130,7 @@ func (a *Admin) inquire(ctx context.Context, routing Routing) (*inquiry, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &inquiry{admin: a, routing: routing, now: time.Now(), look: Look{Membership: membership}}
+	w := &inquiry{admin: a, routing: routing.Beside(membership), now: time.Now(), look: Look{Membership: membership}}
 	for _, l := range membership.Lanes {
 		w.cursors = append(w.cursors, l.Lane.Sink)
 	}
@@ -159,13 +192,13 @@ func (w *inquiry) sinks(e *notification.Envelope) []string {
 	}
 	if w.routing.Routes == nil {
 		for _, l := range w.lanes() {
-			if l.Lane.Sink != store.SinkUnrouted {
+			if types, known := w.routing.Elsewhere[l.Lane.Sink]; l.Lane.Sink != store.SinkUnrouted && (!known || types.Matches(e.Type)) {
 				names[l.Lane.Sink] = true
 			}
 		}
 		return slices.Sorted(maps.Keys(names))
 	}
-	routed := w.routing.Routes.Sinks(e.Type)
+	routed := append(w.routing.Routes.Sinks(e.Type), w.routing.takenElsewhere(e.Type)...)
 	for _, sink := range routed {
 		names[sink] = true
 	}

@@ -128,18 +128,10 @@ type Sampler interface {
 
 // SampleQuery is what the caller knows about the outbox.
 type SampleQuery struct {
-	// Types are the types of each sink, by its name. Rows of other types are not pending for it.
-	// For a sink that is left out, rows of all types count. The sample includes these sinks even if
-	// they have no cursors.
+	// Types are the types of each sink, by its name, for sinks of which the outbox does not know yet
+	// what they take. Rows of other types are not pending for it. For such a sink that is left out,
+	// rows of all types count. The sample includes these sinks even if they have no cursors.
 	Types map[string]notification.TypeFilter
-}
-
-// TypesOf returns the types to count for a sink, and whether the caller named them.
-func (q SampleQuery) TypesOf(sink string) (types notification.TypeFilter, named bool) {
-	if types, named = q.Types[sink]; !named {
-		types = notification.AllTypes
-	}
-	return types, named
 }
 
 // Sample is one look at an outbox, for machines.

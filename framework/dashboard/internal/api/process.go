@@ -39,7 +39,11 @@ func types(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	counts, err := r.Admin.Types(ctx, rows)
-	return map[string]any{"types": admin.Types(counts, r.Routing, r.Types)}, err
+	if err != nil {
+		return nil, err
+	}
+	routing, err := r.Admin.Beside(ctx, r.Routing)
+	return map[string]any{"types": admin.Types(counts, routing, r.Types)}, err
 }
 
 // schema returns the JSON Schema of a type's version.

@@ -72,6 +72,10 @@ func types(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	routing, err := r.Admin.Beside(ctx, r.Routing)
+	if err != nil {
+		return nil, err
+	}
 	var contracts []string
 	if r.Contracts != nil {
 		set, _ := r.Contracts() // the page shows those that there are
@@ -80,7 +84,7 @@ func types(ctx context.Context, r *request) (any, error) {
 		}
 	}
 	page.Catalogued = len(contracts) > 0
-	page.Types = admin.Types(counts, r.Routing, r.Types, contracts...)
+	page.Types = admin.Types(counts, routing, r.Types, contracts...)
 	if n := len(page.Types); n > listedTypes {
 		page.Types, page.Omitted = page.Types[:listedTypes], n-listedTypes
 	}
@@ -93,13 +97,13 @@ func types(ctx context.Context, r *request) (any, error) {
 		}
 		return page, nil
 	}
-	page.Way = r.way(page.Asked)
+	page.Way = r.way(page.Asked, routing)
 	return page, nil
 }
 
-func (r *request) way(typ string) *way {
+func (r *request) way(typ string, routing admin.Routing) *way {
 	i := 0
-	all := admin.Types(nil, r.Routing, r.Types, typ)
+	all := admin.Types(nil, routing, r.Types, typ)
 	for all[i].Type != typ {
 		i++
 	}

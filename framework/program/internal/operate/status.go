@@ -28,9 +28,9 @@ func newStatus(p *command.Invocation) *cobra.Command {
 parked, and the running forwarders. It changes nothing.
 
 PENDING counts the rows of a sink's types that the sink has not settled yet. With more
-than 10,000 in all lanes of the sink it is an estimate, such as ≈ 1,240,000. Without
-routes to the sink, or without a configuration, it counts rows of all types, and a line
-below says so.
+than 10,000 in all lanes of the sink it is an estimate, such as ≈ 1,240,000. If no
+forwarder has said yet what a sink takes, and no configuration has routes to it, it counts
+rows of all types, and a line below says so.
 
 KEEPS FROM shows which sinks have not settled the whole log, and therefore keep rows in
 it that outbox.retention would delete. A sink that was removed from the configuration
@@ -118,7 +118,7 @@ func printStatus(w io.Writer, state store.Status, troubles []admin.Trouble, now 
 	if sinks := countedWhole(state.Cursors); len(sinks) > 0 && state.Source != "" {
 		terminal.Println(w, "PENDING counts records of all types")
 	} else if len(sinks) > 0 {
-		terminal.Printf(w, "PENDING of %s counts rows of all types: the configuration has no routes to them, or none was read\n", strings.Join(sinks, ", "))
+		terminal.Printf(w, "PENDING of %s counts rows of all types: no forwarder has said yet what they take\n", strings.Join(sinks, ", "))
 	}
 	terminal.Println(w)
 

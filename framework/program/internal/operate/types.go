@@ -77,12 +77,13 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	var counts []store.TypeCount
+	routing := command.RoutingOf(c, routes)
 	if !t.offline {
-		if counts, err = t.count(cmd); err != nil {
+		if counts, routing, err = t.look(cmd, routing); err != nil {
 			return err
 		}
 	}
-	lines := admin.Types(counts, command.RoutingOf(c, routes), t.Options.Types)
+	lines := admin.Types(counts, routing, t.Options.Types)
 	if t.JSON {
 		return command.PrintJSON(t.Stdout, lines)
 	}
@@ -90,18 +91,22 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// count counts the types in the log and among parked deliveries.
-func (t *types) count(cmd *cobra.Command) ([]store.TypeCount, error) {
+// look counts the types in the log and among parked deliveries, and adds the sinks of other configurations.
+func (t *types) look(cmd *cobra.Command, routing admin.Routing) ([]store.TypeCount, admin.Routing, error) {
 	o, cleanup, err := t.open(cmd)
 	if err != nil {
-		return nil, err
+		return nil, routing, err
 	}
 	defer cleanup()
 	limit := t.rows
 	if t.all {
 		limit = 0
 	}
-	return o.Types(cmd.Context(), limit)
+	counts, err := o.Types(cmd.Context(), limit)
+	if err == nil {
+		routing, err = o.Beside(cmd.Context(), routing)
+	}
+	return counts, routing, err
 }
 
 func printTypes(w io.Writer, lines []admin.Type, withRoutes, withRegistered bool) {
@@ -143,6 +148,9 @@ func goesTo(t admin.Type) string {
 		text := s.Sink
 		if when := s.When(); when != "" {
 			text += " when " + when
+		}
+		if len(s.Routes) == 0 {
+			text += " (by another configuration)"
 		}
 		texts = append(texts, text)
 	}

@@ -33,6 +33,10 @@ const (
 	settledByRoute = 16_000
 )
 
+// awaitsRoute is for how long a notification without a route waits for one: what has been parked for longer goes to a
+// route that is added only if a person reroutes it.
+const awaitsRoute = time.Hour
+
 // errMoved is that cursors were leased, or other types wanted, while the types were changed.
 var errMoved = errors.New("the sinks are being worked on")
 
@@ -365,9 +369,10 @@ func (t *Acts) has(s *routed) tables.Expr {
 	return tables.SQL(`(? AND ?)`, t.run.SettledInAny(s.cursors), t.took(s))
 }
 
-// moveToSinks moves what is parked under SinkUnrouted and has a route now: what is scheduled, and
-// what a sink of its type reads from the log itself, which must not be delivered twice. It moves some, and
-// reports whether there may be more.
+// moveToSinks moves what is parked under SinkUnrouted and has a route now: what is scheduled, what has not been
+// there for long, as when a program starts later than the ones that publish for it, and what a sink of its
+// type reads from the log itself, which must not be delivered twice. It moves some, and reports whether there may be
+// more.
 func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bool, err error) {
 	takes := make(map[string]notification.TypeFilter)
 	reads := []tables.Expr{tables.SQL(`false`)}
@@ -380,9 +385,9 @@ func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bo
 		types = append(types, t.run.OfTypes(s.now))
 		reads = append(reads, tables.SQL(`(? AND NOT ?)`, t.run.OfTypes(s.now), t.run.SettledInAny(s.cursors)))
 	}
-	found, err := tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
+	found, err := tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR first_parked_at >= ? OR EXISTS (
 			SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
-		ORDER BY "offset", id {limit} ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), tables.Join(` OR `, reads), moveRows)
+		ORDER BY "offset", id {limit} ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), t.run.Dialect.NowPlus(-awaitsRoute), tables.Join(` OR `, reads), moveRows)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -46,8 +47,8 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 		if sinks[c.Sink] == nil {
 			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
 		}
-		_, named := q.TypesOf(c.Sink)
-		c.Estimated, c.AllTypes = estimated[c.Sink], !named || t.run.Source != nil
+		_, known := typesOf(c, q)
+		c.Estimated, c.AllTypes = estimated[c.Sink], !known || t.run.Source != nil
 		sampleCursor(c, waiting[i], now, sinks[c.Sink])
 	}
 	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
@@ -60,6 +61,17 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 		return sample, err
 	}
 	return sample, t.run.Extent(ctx, &sample)
+}
+
+// typesOf returns the types that count for a sink: what the outbox says that it takes, or else what the caller says.
+func typesOf(c *tables.Cursor, q store.SampleQuery) (types notification.TypeFilter, known bool) {
+	if c.Types != nil {
+		return *c.Types, true
+	}
+	if types, known = q.Types[c.Sink]; !known {
+		types = notification.AllTypes
+	}
+	return types, known
 }
 
 // sampleCursor adds one lane to its sink.

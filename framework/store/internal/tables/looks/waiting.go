@@ -44,7 +44,7 @@ func (t *Looks) waiting(ctx context.Context, cursors []tables.Cursor, q store.Sa
 	for i, lanes := range bySink {
 		found := make([]waited, len(lanes))
 		if oldest != nil {
-			types, _ := q.TypesOf(lanes[0].Sink)
+			types, _ := typesOf(&lanes[0], q)
 			share := time.Until(end) / time.Duration(len(bySink)-i)
 			left, err := t.waitingFor(ctx, lanes, found, types, target, oldest.Offset, share)
 			if err != nil {

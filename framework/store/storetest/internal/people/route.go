@@ -17,10 +17,10 @@ import (
 var routeFacts = []kit.Fact{
 	{"a sink takes other types once its lanes and those of _unrouted are free, and a lease says which", routeWaits},
 	{"a forwarder whose lease has expired unnoticed writes nothing after a change", routeFences},
-	{"what a sink skipped and _unrouted had not read is parked when a route is added", routeAdded},
+	{"what a sink skipped and _unrouted had not read is parked for the sink when a route is added", routeAdded},
 	{"what a sink had not read and _unrouted had passed is parked when a route is removed", routeRemoved},
 	{"what another sink has, or only skipped, decides whether a row is parked", routeTaken},
-	{"what is scheduled under _unrouted, or read by a sink, goes to the sink that is added", routeMoves},
+	{"what is scheduled under _unrouted, or new there, or read by a sink, goes to the sink that is added", routeMoves},
 	{"a change of many rows leaves none between its parts", routeOfMany},
 	{"when every type has a route, _unrouted keeps nothing", routeAll},
 	{"beside a sink that takes all but reserved types, only what another sink took of those is unrouted", routeAllButReserved},
@@ -95,7 +95,8 @@ func routeAdded(t *testing.T, o *kit.Outbox) {
 	o.Pass(t, "mail")
 	o.Publish(t, keyed("mail.sent", "k")...)
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": both}))
-	require.Equal(t, []int64{2, 3}, unroutedNow(t, o), "the sink reads the last row itself")
+	require.Empty(t, unroutedNow(t, o))
+	require.Equal(t, []int64{2, 3}, find(t, o, store.ParkedFilter{Sink: "mail"}), "the sink reads the last row itself")
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": both}))
 }
 
@@ -120,27 +121,32 @@ func routeTaken(t *testing.T, o *kit.Outbox) {
 	o.Publish(t, keyed("mail.sent", "k")...)
 	o.Pass(t, "web", store.SinkUnrouted) // web has it
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": orders}))
-	require.Equal(t, []int64{1}, unroutedNow(t, o))
+	require.Equal(t, []int64{1}, find(t, o, store.ParkedFilter{Sink: "web"}), "web is the only one left for it")
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"web": {}}))
-	require.Equal(t, []int64{1}, unroutedNow(t, o), "what it had is not unrouted")
+	require.Empty(t, unroutedNow(t, o), "what it had is not unrouted")
 }
 
 func routeMoves(t *testing.T, o *kit.Outbox) {
 	routed(t, o, orders, notification.TypeFilter{})
 	hasNoRoute(t, o, func(p *store.Parked) {
-		if p.Envelope.Offset == 2 {
+		switch p.Envelope.Offset {
+		case 2:
 			p.State, p.Attempt, p.DueAt = store.StateScheduled, 0, soon()
+		case 3, 4:
+			p.FirstParkedAt = time.Now().Add(-50 * time.Minute)
 		}
-	}, keyed("mail.sent", "a", "b")...)
+	}, keyed("mail.sent", "a", "b", "c", "c")...)
 	require.NoError(t, o.Release(t.Context(), o.Hold(t, "mail")))
 	require.NoError(t, o.Release(t.Context(), o.Hold(t, store.SinkUnrouted)))
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": both}))
-	require.Equal(t, []int64{1}, unroutedNow(t, o), "the sink has passed it: a person reroutes it")
+	require.Equal(t, []int64{1}, unroutedNow(t, o), "the sink passed it long ago: a person reroutes it")
 	require.Equal(t, []int64{2}, find(t, o, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateScheduled}}))
+	require.Equal(t, []int64{3}, find(t, o, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateRetrying}}), "it has waited for less than an hour")
+	require.Equal(t, []int64{4}, find(t, o, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateBlocked}}))
 
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"web": mails}))
 	require.Empty(t, unroutedNow(t, o), "web reads it itself")
-	require.Equal(t, []int64{1, 2}, find(t, o, store.ParkedFilter{Sink: "mail"}))
+	require.Equal(t, []int64{1, 2, 3, 4}, find(t, o, store.ParkedFilter{Sink: "mail"}))
 }
 
 func routeOfMany(t *testing.T, o *kit.Outbox) {
@@ -166,14 +172,14 @@ func routeAll(t *testing.T, o *kit.Outbox) {
 	o.Publish(t, keyed("mail.sent", "k")...)
 	o.Pass(t, "mail")
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": notification.AllTypes}))
-	require.Equal(t, []int64{1}, unroutedNow(t, o))
+	require.Equal(t, []int64{1}, find(t, o, store.ParkedFilter{Sink: "mail"}))
 	for _, c := range o.Report(t).Cursors {
 		require.NotEqual(t, store.SinkUnrouted, c.Sink)
 	}
 
 	o.Publish(t, keyed("mail.sent", "k")...)
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": orders}))
-	require.Equal(t, []int64{1, 2}, unroutedNow(t, o), "the sink had not read it")
+	require.Equal(t, []int64{2}, unroutedNow(t, o), "the sink had not read it")
 }
 
 func routeAllButReserved(t *testing.T, o *kit.Outbox) {
