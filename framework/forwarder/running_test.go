@@ -96,13 +96,15 @@ func TestHeartbeatsHaveTheFiguresOfEachSink(t *testing.T) {
 		figures := o.figuresOf(lease)
 		rate := figures["mail"].PerSecond
 		require.InDelta(t, 31.0/45, rate, 0.2)
-		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1, Delivered: 31, Failed: 1, Dead: 1, PerSecond: rate}, figures["mail"])
+		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1, Delivered: 31, Failed: 1, Dead: 1, PerSecond: rate, Hour: []store.Done{{31, 2}}}, figures["mail"])
 		require.Equal(t, store.SinkRunning{Sink: "hanging", Threshold: 2, InFlight: 2, Pending: 32}, figures["hanging"])
 		require.True(t, figures["down"].BreakerOpen)
 		require.Contains(t, figures["down"].Cause, "no route to host: xxx")
 		require.LessOrEqual(t, len(figures["down"].Cause), 100)
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, o.figuresOf(lease)["mail"].PerSecond, "nothing in the last minute")
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []store.Done{{}, {}, {31, 2}}, o.figuresOf(lease)["mail"].Hour)
 		f.abandon()
 	})
 }

@@ -14,6 +14,31 @@ type tally struct {
 	before   map[string]done // totals of replaced dispatchers
 	reported map[string]done // last reported totals; totals never go back while a dispatcher is replaced
 	marks    []mark          // the last minute's and one older, oldest first
+	hours    map[string]*hour
+}
+
+// hour is what was done for a sink in spans of store.HourSpan, by the number of the span since 1970.
+type hour [store.HourSpans]struct {
+	number int64
+	done   store.Done
+}
+
+// add adds what was done since the last heartbeat, and returns the last hour.
+func (h *hour) add(now time.Time, delivered, failed int64) (last []store.Done) {
+	number := now.UnixNano() / int64(store.HourSpan)
+	if p := &h[number%store.HourSpans]; p.number != number {
+		p.number, p.done = number, store.Done{}
+	}
+	p := &h[number%store.HourSpans]
+	p.done[0] += delivered
+	p.done[1] += failed
+	for i := range int64(store.HourSpans) {
+		if p := h[(number-i)%store.HourSpans]; p.number == number-i && p.done != (store.Done{}) {
+			last = append(last, make([]store.Done, int(i)-len(last))...)
+			last = append(last, p.done)
+		}
+	}
+	return last
 }
 
 // done is what was done for a sink.
@@ -44,12 +69,23 @@ func (t *tally) ended(s Stats) {
 // count replaces the figures of the present dispatchers by totals, and sets the rate.
 func (t *tally) count(sinks []store.SinkRunning, now time.Time) []store.SinkRunning {
 	reported, delivered := make(map[string]done, len(sinks)), make(map[string]int64, len(sinks))
+	if t.hours == nil {
+		t.hours = make(map[string]*hour)
+	}
 	for i := range sinks {
 		s := &sinks[i]
-		before, last := t.before[s.Sink], t.reported[s.Sink]
+		before := t.before[s.Sink]
+		last, known := t.reported[s.Sink]
 		s.Delivered = max(last.delivered, before.delivered+s.Delivered)
 		s.Failed = max(last.failed, before.failed+s.Failed)
 		s.Dead = max(last.dead, before.dead+s.Dead)
+		if t.hours[s.Sink] == nil {
+			t.hours[s.Sink] = new(hour)
+		}
+		if !known {
+			last = before // a sink that was added again
+		}
+		s.Hour = t.hours[s.Sink].add(now, s.Delivered-last.delivered, s.Failed+s.Dead-last.failed-last.dead)
 		reported[s.Sink], delivered[s.Sink] = done{s.Delivered, s.Failed, s.Dead}, s.Delivered
 	}
 	t.reported = reported

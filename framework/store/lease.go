@@ -255,7 +255,19 @@ type SinkRunning struct {
 	// BreakerOpen reports that its deliveries wait; Cause is the beginning of the last error.
 	BreakerOpen bool   `json:"breaker_open,omitempty"`
 	Cause       string `json:"cause,omitempty"`
+	// Hour has what was done in the span of HourSpan in which the heartbeat was made and in those before
+	// it, the latest first, for about an hour. Spans at the end in which nothing was done are left out.
+	Hour []Done `json:"hour,omitempty"`
 }
+
+// Done counts deliveries, and attempts that failed or ended as dead.
+type Done [2]int64
+
+// HourSpan is the span of a Done, from a multiple of it since 1970 on, and HourSpans how many a heartbeat has.
+const (
+	HourSpan  = 5 * time.Minute
+	HourSpans = 12
+)
 
 // SinkOthers is the reserved name for the sum of the sinks that a heartbeat does not name.
 const SinkOthers = "_others"
@@ -263,7 +275,7 @@ const SinkOthers = "_others"
 // RunningSinks is how many sinks a heartbeat names.
 const RunningSinks = 32
 
-// Plus returns the sum of both. Its cause is the first one.
+// Plus returns the sum of both, without Hour. Its cause is the first one.
 func (s SinkRunning) Plus(more SinkRunning) SinkRunning {
 	s.Delivered += more.Delivered
 	s.Failed += more.Failed
@@ -273,7 +285,7 @@ func (s SinkRunning) Plus(more SinkRunning) SinkRunning {
 	s.Threshold += more.Threshold
 	s.Pending += more.Pending
 	s.BreakerOpen = s.BreakerOpen || more.BreakerOpen
-	s.Cause = cmp.Or(s.Cause, more.Cause)
+	s.Cause, s.Hour = cmp.Or(s.Cause, more.Cause), nil
 	return s
 }
 

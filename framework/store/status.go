@@ -24,6 +24,10 @@ type Overviewer interface {
 	// Membership returns the running forwarders and the lanes of all sinks.
 	Membership(ctx context.Context) (Membership, error)
 
+	// Departed returns the last heartbeats of forwarders that have ended within about the last hour. A
+	// forwarder that has left more than once, or is back, may be among them.
+	Departed(ctx context.Context) ([]Member, error)
+
 	// Holders returns the sinks that keep rows in the log, and why: sinks with cursors, and
 	// the given ones, which may not have cursors yet.
 	Holders(ctx context.Context, sinks []string) ([]Holder, error)

@@ -49,6 +49,8 @@ type Snapshot struct {
 	KeptTooLong bool
 	// Err is why samples have failed since At; nil if they have not.
 	Err error
+
+	departed []store.Member // forwarders that have ended; only in the first snapshot
 }
 
 // History samples the outbox that the dashboard shows. It is safe for concurrent use.
@@ -71,14 +73,14 @@ type History struct {
 	seen     int           // the value of changes when the last sample began
 	took     time.Duration // the duration of the last sample; 0 if it failed
 	series   map[string]*series
-	reported map[source]counts // from the last sample
+	reported map[source]counts // from the last sample; nil before the first one
 }
 
 // New returns a history of the current target. It starts nothing.
 func New(t *target.Current, log *slog.Logger) *History {
 	h := &History{
 		target: t, log: log, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), sampled: make(chan struct{}),
-		changes: 1, series: make(map[string]*series), reported: make(map[source]counts),
+		changes: 1, series: make(map[string]*series),
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
@@ -217,7 +219,7 @@ func (h *History) sample(ctx context.Context) {
 	// Other requests wait for the sample, too, so it does not end with ctx.
 	bounded, cancel := context.WithTimeout(h.ctx, sampleTime)
 	defer cancel()
-	taken, err := take(bounded, t)
+	taken, err := h.take(bounded, t)
 	if now, _ := h.target.Get(); now != t || h.ctx.Err() != nil {
 		return // the target was replaced or the history closed, which may be why take failed
 	}
@@ -265,7 +267,7 @@ func isRunning(f *forwarder.Forwarder) bool {
 }
 
 // take takes a snapshot of an outbox.
-func take(ctx context.Context, t *target.Target) (s Snapshot, err error) {
+func (h *History) take(ctx context.Context, t *target.Target) (s Snapshot, err error) {
 	defer func() {
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = errors.New("the database did not answer within " + sampleTime.String())
@@ -276,6 +278,11 @@ func take(ctx context.Context, t *target.Target) (s Snapshot, err error) {
 	}
 	if s.Membership, err = t.Store.Membership(ctx); err != nil {
 		return s, err
+	}
+	if h.reported == nil { // only samples change it, one at a time
+		if s.departed, err = t.Store.Departed(ctx); err != nil {
+			return s, err
+		}
 	}
 	s.At = time.Now()
 	if isRunning(t.Forwarder) {

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -43,6 +44,32 @@ func TestAnHourAddsUpWhatForwardersCount(t *testing.T) {
 	done, failed, dead = sum()
 	require.EqualValues(t, []int64{42, 4, 1}, []int64{done, failed, dead})
 	require.Zero(t, h.Hour("other"))
+}
+
+// The forwarder a has ended, b has left and is back.
+func TestAnHourBeginsWithWhatHeartbeatsSayAboutIt(t *testing.T) {
+	t.Parallel()
+	s, _ := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
+	current := new(target.Current)
+	t.Cleanup(current.Show(target.Target{Store: s}))
+	h := history.New(current, slog.New(slog.DiscardHandler))
+	t.Cleanup(h.Close)
+	hour := func(spans ...store.Done) store.Running {
+		return store.Running{Sinks: []store.SinkRunning{{Sink: "mail", Hour: spans}}}
+	}
+	for owner, spans := range map[string][]store.Done{"a": {{0, 3}, {100, 0}}, "b": {{7, 0}}} {
+		require.NoError(t, s.Heartbeat(t.Context(), store.Member{Owner: owner, Running: hour(spans...)}, time.Hour))
+		require.NoError(t, s.Leave(t.Context(), owner))
+	}
+	require.NoError(t, s.Heartbeat(t.Context(), store.Member{Owner: "b", Running: hour(store.Done{9, 0})}, time.Hour))
+	h.Refresh(t.Context())
+	h.Refresh(t.Context())
+	var done, failed, most int64
+	for _, p := range h.Hour("mail") {
+		done, failed, most = done+p.Delivered, failed+p.Failed, max(most, p.Delivered)
+	}
+	require.Equal(t, []int64{109, 3}, []int64{done, failed})
+	require.LessOrEqual(t, most, int64(19), "five minutes are spread over their points")
 }
 
 func TestWhileTheDatabaseIsAwayTheLastFiguresStay(t *testing.T) {

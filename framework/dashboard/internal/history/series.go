@@ -88,6 +88,9 @@ func (h *History) count(t *target.Target, s *Snapshot) {
 	for _, r := range s.Membership.Sinks() {
 		s.Sinks[r.Sink] = r
 	}
+	if h.reported == nil {
+		h.recall(s)
+	}
 	h.countOwn(t, s, reported)
 	for from, now := range reported {
 		if before, known := h.reported[from]; known {
@@ -101,6 +104,42 @@ func (h *History) count(t *target.Target, s *Snapshot) {
 	for _, sink := range s.Sample.Sinks {
 		p := h.point(sink.Sink, s.At)
 		p.Lag = max(p.Lag, sink.Lag)
+	}
+}
+
+// recall begins the series with what heartbeats say about the last hour, so that it survives a restart of this process.
+// Figures of five minutes are spread evenly over their points.
+func (h *History) recall(s *Snapshot) {
+	last := make(map[string]store.Member) // by name: one that has left and is back counts once
+	for _, m := range append(s.departed, s.Membership.Members...) {
+		last[m.Owner] = m
+	}
+	for _, m := range last {
+		for _, r := range m.Running.Sinks {
+			for i, done := range r.Hour {
+				begin := m.SeenAt.Truncate(store.HourSpan).Add(-time.Duration(i) * store.HourSpan)
+				end := begin.Add(store.HourSpan)
+				if i == 0 {
+					end = m.SeenAt
+				}
+				h.spread(r.Sink, begin, end, done)
+			}
+		}
+	}
+}
+
+// spread adds what was done in a time to the points of that time that are in the last hour.
+func (h *History) spread(sink string, begin, end time.Time, done store.Done) {
+	n := max(int64((end.Sub(begin)+step-1)/step), 1)
+	for i := range n {
+		at := begin.Add(time.Duration(i) * step)
+		if time.Since(at) >= time.Hour-step {
+			continue
+		}
+		share := func(total int64) int64 { return total*(i+1)/n - total*i/n }
+		p := h.point(sink, at)
+		p.Delivered += share(done[0])
+		p.Failed += share(done[1])
 	}
 }
 

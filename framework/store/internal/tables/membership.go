@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/failpoint"
@@ -42,10 +43,23 @@ func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Du
 	return nil
 }
 
+// departed begins the names of rows with the last figures of forwarders that have ended. They are never alive, and no
+// forwarder has such a name.
+const departed = "~"
+
+// depart keeps the figures of a forwarder whose row is deleted next.
+func (r *Runner) depart(owner string) Expr {
+	return SQL(`INSERT INTO {forwarders} (owner, sinks, state, running, live_until) SELECT ?, sinks, state, running, {now} FROM {forwarders} WHERE owner = ?`+
+		r.Dialect.OnConflict([]string{"owner"}, []string{"seen_at", "running", "live_until"}, Condition{}), departed+owner, owner)
+}
+
 // Leave ends what Heartbeat began; see store.Leases. It announces this to listeners: until then they
 // count the forwarder, and so do not lease the lanes that it has released.
 func (t *Tables) Leave(ctx context.Context, owner string) (err error) {
 	defer t.run.Tried(&err, "remove forwarder %s", owner)
+	if _, err := t.run.Write(ctx, failpoint.Leave, `?`, t.run.depart(owner)); err != nil {
+		return err
+	}
 	_, err = t.run.Write(ctx, failpoint.Leave, `?`, t.run.Dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
 	return err
 }
@@ -53,13 +67,25 @@ func (t *Tables) Leave(ctx context.Context, owner string) (err error) {
 // Membership returns the running forwarders and the lanes; see store.Leases.
 func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error) {
 	defer t.run.Tried(&err, "list the forwarders and lanes")
-	if m.Members, err = t.members(ctx); err == nil {
+	if m.Members, err = t.members(ctx, SQL(`live_until > {now}`)); err == nil {
 		m.Lanes, err = t.lanes(ctx)
 	}
 	return m, err
 }
 
-func (t *Tables) members(ctx context.Context) ([]store.Member, error) {
+// Departed returns forwarders that have ended; see store.Inspector.
+func (t *Tables) Departed(ctx context.Context) ([]store.Member, error) {
+	members, err := t.members(ctx, SQL(`live_until <= {now}`))
+	if err != nil {
+		return nil, t.run.Failed(err, "list the forwarders that have ended")
+	}
+	for i := range members {
+		members[i].Owner = strings.TrimPrefix(members[i].Owner, departed)
+	}
+	return members, nil
+}
+
+func (t *Tables) members(ctx context.Context, where Expr) ([]store.Member, error) {
 	return List(ctx, t.run, t.run.Own(), func(rows *sql.Rows, m *store.Member) (err error) {
 		var sinks, states, running string
 		if err := rows.Scan(&m.Owner, t.run.Into(&m.Since), t.run.Into(&m.SeenAt), &sinks, &states, &running); err != nil {
@@ -75,7 +101,7 @@ func (t *Tables) members(ctx context.Context) ([]store.Member, error) {
 			return fmt.Errorf("running of %s: %w", m.Owner, err)
 		}
 		return nil
-	}, `SELECT owner, since, seen_at, sinks, state, running FROM {forwarders} WHERE live_until > {now} ORDER BY owner {whole forwarders}`)
+	}, `SELECT owner, since, seen_at, sinks, state, running FROM {forwarders} WHERE ? ORDER BY owner {whole forwarders}`, where)
 }
 
 func (t *Tables) lanes(ctx context.Context) ([]store.LaneState, error) {

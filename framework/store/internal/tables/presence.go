@@ -67,6 +67,9 @@ func (p *Presence) Withdraw(ctx context.Context) (held bool, err error) {
 // waits for the other, and finds the row changed.
 func (p *Presence) Evict(ctx context.Context, other store.Gone) (evicted bool, err error) {
 	defer p.run.Tried(&err, "evict forwarder %s", other.Owner)
+	if _, err := p.run.Write(ctx, failpoint.Leave, `?`, p.run.depart(other.Owner)); err != nil {
+		return false, err
+	}
 	err = inTx(ctx, p.run.Own(), failpoint.Eviction, func(tx *sql.Tx) error {
 		n, err := p.run.Exec(ctx, tx, `?`, p.run.Dialect.Brief(SQL(`DELETE FROM {forwarders} WHERE owner = ? AND presence = ? AND ?`, other.Owner, other.Presence, p.Alive)))
 		if err != nil || n == 0 {

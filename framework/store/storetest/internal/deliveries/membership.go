@@ -104,7 +104,7 @@ func membershipMembers(t *testing.T, o *kit.Outbox) {
 	a.Sinks = []string{"mail"}
 	a.Running = store.Running{Version: "shop v1.2.3", Settings: "0a1b2c", Checkpoint: 15 * time.Millisecond,
 		Sinks: []store.SinkRunning{{Sink: "events", Threshold: 16}, {Sink: "mail", Delivered: 7, Failed: 2, Dead: 1, PerSecond: 0.25, InFlight: 1, Threshold: 4, Pending: 3,
-			BreakerOpen: true, Cause: `"refused" \ <by> it`}}}
+			BreakerOpen: true, Cause: `"refused" \ <by> it`, Hour: []store.Done{{5, 1}, {}, {2, 2}}}}}
 	require.NoError(t, o.Heartbeat(t.Context(), a, 2*time.Hour), "again")
 	require.Equal(t, []store.Member{a, b}, members())
 
@@ -112,8 +112,22 @@ func membershipMembers(t *testing.T, o *kit.Outbox) {
 	require.Equal(t, []store.Member{a}, members())
 	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
 	require.NotContains(t, o.Dump(t, `SELECT owner FROM outbox_forwarders`), "owner=b", "expired members are removed")
+	departed := func() []store.Member {
+		ended, err := o.Departed(t.Context())
+		require.NoError(t, err)
+		return ended
+	}
+	require.Empty(t, departed())
 	require.NoError(t, o.Leave(t.Context(), "a"))
 	require.NoError(t, o.Leave(t.Context(), "a"), "twice")
+	require.Empty(t, members())
+	require.Len(t, departed(), 1)
+	require.Equal(t, "a", departed()[0].Owner)
+	require.Equal(t, a.Running, departed()[0].Running, "its last figures stay for an hour")
+	a.Running.Version = "shop v1.2.4"
+	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour), "it comes back")
+	require.NoError(t, o.Leave(t.Context(), "a"))
+	require.Equal(t, a.Running, departed()[0].Running)
 	require.Empty(t, members())
 }
 

@@ -108,6 +108,10 @@ func presenceEvicted(t *testing.T, o *kit.Outbox) {
 	members := o.Members(t).Members
 	require.Len(t, members, 1)
 	require.Equal(t, "w2", members[0].Owner)
+	departed, err := o.Departed(t.Context())
+	require.NoError(t, err)
+	require.Len(t, departed, 1)
+	require.Equal(t, "w1", departed[0].Owner)
 	require.ErrorIs(t, o.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour}), store.ErrLeaseLost)
 	require.Equal(t, lease.Epoch+1, o.HoldLane(t, lease.Lane, "w2").Epoch)
 	o.Write(t, kept, func(*store.Checkpoint) {})
