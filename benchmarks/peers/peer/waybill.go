@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
+	"github.com/waybill-go/waybill/framework/waybillpgx/pgxbatch"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"

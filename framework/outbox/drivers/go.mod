@@ -74,7 +74,7 @@ require (
 	github.com/tmthrgd/go-hex v0.0.0-20190904060850-447a3041c3bc // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
-	github.com/waybill-go/waybill/framework/outbox/pgxbatch v0.0.0
+	github.com/waybill-go/waybill/framework/waybillpgx v0.0.0
 	github.com/xi2/xz v0.0.0-20171230120015-48954b6210f8 // indirect
 	github.com/zclconf/go-cty v1.14.4 // indirect
 	github.com/zclconf/go-cty-yaml v1.1.0 // indirect
@@ -100,4 +100,4 @@ replace github.com/waybill-go/waybill => ../../..
 
 tool entgo.io/ent/cmd/ent
 
-replace github.com/waybill-go/waybill/framework/outbox/pgxbatch => ../pgxbatch
+replace github.com/waybill-go/waybill/framework/waybillpgx => ../../waybillpgx

@@ -23,7 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
+	"github.com/waybill-go/waybill/framework/waybillpgx/pgxbatch"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
