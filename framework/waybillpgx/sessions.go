@@ -31,13 +31,13 @@ func (s sessions) Open() *sql.DB {
 		}
 		err := s.as.AfterConnect(ctx, conn)
 		if err != nil {
-			_ = conn.Close(ctx) // stdlib leaves it open
+			_ = conn.Close(ctx) // database/sql would leave it open
 		}
 		return err
 	})}
 	if s.as.BeforeConnect != nil {
 		options = append(options, stdlib.OptionBeforeConnect(func(ctx context.Context, c *pgx.ConnConfig) error {
-			*c = *c.Copy() // as a pool does: stdlib's copy shares the maps
+			*c = *c.Copy() // as a pool does: this copy shares maps
 			return s.as.BeforeConnect(ctx, c)
 		}))
 	}
