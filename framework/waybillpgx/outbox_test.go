@@ -246,6 +246,7 @@ func TestAForwarderKeepsItsLanesWhileHandlersAndRequestsUseTheWholePool(t *testi
 	s := newShop(t, pool)
 	s.Config.Lease = 6 * time.Second // renewed every 2 s
 	entered, leave, calls := make(chan struct{}, 8), make(chan struct{}), atomic.Int32{}
+	release := sync.OnceFunc(func() { close(leave) })
 	waybillpgx.HandleTx(s.Outbox, "slow", func(ctx context.Context, tx pgx.Tx, o orderPlaced) error {
 		calls.Add(1)
 		entered <- struct{}{}
@@ -261,6 +262,7 @@ func TestAForwarderKeepsItsLanesWhileHandlersAndRequestsUseTheWholePool(t *testi
 	beside := waybillpgx.SessionsAs(pool).Open() // sees what happens, outside of the pool
 	t.Cleanup(func() { require.NoError(t, beside.Close()) })
 	stop := s.run(t)
+	t.Cleanup(release) // before the forwarder stops
 	for range 4 {
 		await(t, entered)
 	}
@@ -275,8 +277,9 @@ func TestAForwarderKeepsItsLanesWhileHandlersAndRequestsUseTheWholePool(t *testi
 		return epoch, expires
 	}
 	epoch, before := lease()
-	for renewed := 0; renewed < 4; {
+	for renewed, deadline := 0, time.Now().Add(patience); renewed < 4; {
 		time.Sleep(50 * time.Millisecond)
+		require.True(t, time.Now().Before(deadline), "the lease is not renewed")
 		now, expires := lease()
 		require.Equal(t, epoch, now, "the lane was not given up")
 		if expires.After(before) {
@@ -291,7 +294,7 @@ func TestAForwarderKeepsItsLanesWhileHandlersAndRequestsUseTheWholePool(t *testi
 	require.EqualValues(t, 4, calls.Load())
 	giveUp()
 	requests.Wait()
-	close(leave)
+	release()
 	require.Eventually(t, func() bool { return len(s.texts(t, `SELECT id FROM payments`)) >= 4 }, patience, 20*time.Millisecond)
 	stop()
 	require.Len(t, s.texts(t, `SELECT id FROM payments WHERE id LIKE 'o-%'`), 4)
