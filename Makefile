@@ -113,6 +113,7 @@ test-clouds: ## Test the sinks for AWS and Google Cloud, and the program with al
 	bash .ci/test-clouds
 
 test-drivers: ## Test publishing with pgx, sqlx, gorm, bun and ent, and the conformance of the store on pgx
+	cd framework/waybillpgx && $(IN_MEMORY) go test -timeout 20m ./...
 	cd framework/outbox/drivers && go generate ./... && $(IN_MEMORY) go test -timeout 20m -tags entclient ./...
 
 test-guides: ## Run the commands of the guides in the documentation, each in an empty folder (needs bash, curl and psql)

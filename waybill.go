@@ -102,6 +102,15 @@ type Outbox struct {
 	ran     atomic.Bool
 }
 
+// Declaring is what types and handlers are declared for: an *Outbox, or a type that embeds one, such as
+// *waybillpgx.Outbox. No other type implements it.
+type Declaring interface {
+	// declaring returns the outbox. It panics if that is already open.
+	declaring() *Outbox
+}
+
+var _ Declaring = (*Outbox)(nil)
+
 // database is the store that Open connects to, of any of the databases.
 type database interface {
 	webhooks.Store
@@ -124,13 +133,12 @@ type declared struct {
 	handlers []function.Handler
 	handled  []func(*registry.Registry) ([]string, error) // return the type names of the handlers
 	patterns []string                                     // routed to the sink, unless a rule of Route has the same pattern and sink
-	inTx     bool                                         // the handlers come from HandleTx
+	inTx     *inbox.Config                                // where handlers of HandleTx and HandleIn write; nil: others
 }
 
 // Postgres returns the outbox of a PostgreSQL database. The application keeps and closes db,
-// which is a handle of lib/pq, best from [postgres.OpenDB], or of a pgx pool:
-// stdlib.OpenDBFromPool(pool). Tell the latter how large the pool is, with db.SetMaxOpenConns: a
-// forwarder then keeps two of its connections for leases and checkpoints.
+// which is best a handle of lib/pq from [postgres.OpenDB]. A program that uses pgx makes its outbox with
+// the module framework/waybillpgx: waybillpgx.New(pool, c).
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },
@@ -165,21 +173,21 @@ func newOutbox(db *sql.DB, migrate func(context.Context) error, connect func(con
 
 // Register declares a notification type by its stable name; see [registry.Register]. Open
 // returns its errors.
-func Register[T any](o *Outbox, name string, options ...TypeOption) {
-	o.declare()
-	o.note(registry.Register[T](o.types, name, options...))
+func Register[T any](o Declaring, name string, options ...TypeOption) {
+	in := o.declaring()
+	in.note(registry.Register[T](in.types, name, options...))
 }
 
 // Map declares what is published in place of each domain event of type E; see [outbox.Map].
-func Map[E any](o *Outbox, to func(ctx context.Context, event E) ([]any, error)) {
-	o.declare()
-	o.Publishing.Events = append(o.Publishing.Events, outbox.Map(to))
+func Map[E any](o Declaring, to func(ctx context.Context, event E) ([]any, error)) {
+	in := o.declaring()
+	in.Publishing.Events = append(in.Publishing.Events, outbox.Map(to))
 }
 
 // Ignore declares that domain events of type E are not published; see [outbox.Ignore].
-func Ignore[E any](o *Outbox) {
-	o.declare()
-	o.Publishing.Events = append(o.Publishing.Events, outbox.Ignore[E]())
+func Ignore[E any](o Declaring) {
+	in := o.declaring()
+	in.Publishing.Events = append(in.Publishing.Events, outbox.Ignore[E]())
 }
 
 // Handle declares a function that handles the notifications of type T in the named sink,
@@ -188,32 +196,44 @@ func Ignore[E any](o *Outbox) {
 // be changed until Open:
 //
 //	waybill.Handle(o, "mail", send).Retry.MaxAttempts = 20
-func Handle[T any](o *Outbox, sink string, handle func(ctx context.Context, n T) error) *Sink {
-	return handler[T](o, sink, function.On(handle), false)
+func Handle[T any](o Declaring, sink string, handle func(ctx context.Context, n T) error) *Sink {
+	return handler[T](o, sink, function.On(handle), nil)
 }
 
 // HandleMany declares a function that handles several notifications of type T at once, such as all
 // comments that go into one digest. The sink's setting collect says which notifications come
 // together, and when; without it, each comes alone. If T is an interface, the function handles all
 // registered types that implement it, which are all routed to the sink; see [function.OnMany].
-func HandleMany[T any](o *Outbox, sink string, handle func(ctx context.Context, all []T) error) *Sink {
-	return handler[T](o, sink, function.OnMany(handle), false)
+func HandleMany[T any](o Declaring, sink string, handle func(ctx context.Context, all []T) error) *Sink {
+	return handler[T](o, sink, function.OnMany(handle), nil)
 }
 
 // HandleTx is [Handle] for a function whose effects happen once, even where a delivery is
 // repeated: what it writes and publishes in tx commits together with the notification's id
 // in the inbox; see [inbox.HandleTx].
-func HandleTx[T any](o *Outbox, sink string, handle func(ctx context.Context, tx *sql.Tx, n T) error) *Sink {
-	return handler[T](o, sink, inbox.OnTx(handle), true)
+func HandleTx[T any](o Declaring, sink string, handle func(ctx context.Context, tx *sql.Tx, n T) error) *Sink {
+	in := o.declaring()
+	return handler[T](in, sink, inbox.OnTx(handle), &inbox.Config{DB: in.db})
 }
 
-func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink {
-	d := o.sink(sink)
+// HandleIn is [HandleTx] for other transactions than those of the outbox's database handle, such as
+// inbox.Pgx(pool, pgx.TxOptions{}). They must be in the same database. If functions of one sink name
+// different ones, those of the last apply to all.
+func HandleIn[T, Tx any](o Declaring, sink string, in inbox.Transactions, handle func(ctx context.Context, tx Tx, n T) error) *Sink {
+	return handler[T](o, sink, inbox.OnTx(handle), &inbox.Config{Pgx: in})
+}
+
+func handler[T any](o Declaring, sink string, h function.Handler, inTx *inbox.Config) *Sink {
+	in := o.declaring()
+	d := in.sink(sink)
 	if d.Sink.Sink != nil {
-		o.note(fmt.Errorf("sink %q already has a destination and cannot have a handler too: use two names", sink))
+		in.note(fmt.Errorf("sink %q already has a destination and cannot have a handler too: use two names", sink))
 	}
-	if len(d.handlers) > 0 && d.inTx != inTx {
-		o.note(fmt.Errorf("sink %q has handlers from both Handle and HandleTx: use two names", sink))
+	if len(d.handlers) > 0 && (d.inTx == nil) != (inTx == nil) {
+		in.note(fmt.Errorf("sink %q has handlers from both Handle and HandleTx: use two names", sink))
+	}
+	if d.inTx != nil && inTx != nil && d.inTx.DB != inTx.DB {
+		in.note(fmt.Errorf("sink %q has handlers in transactions of both database/sql and pgx: use two names", sink))
 	}
 	d.handlers, d.inTx = append(d.handlers, h), inTx
 	d.handled = append(d.handled, registry.NamesOf[T])
@@ -259,6 +279,11 @@ func (o *Outbox) sink(name string) *declared {
 		o.sinks[name] = new(declared)
 	}
 	return o.sinks[name]
+}
+
+func (o *Outbox) declaring() *Outbox {
+	o.declare()
+	return o
 }
 
 // declare panics if the outbox is already open.
@@ -379,8 +404,10 @@ func (o *Outbox) forwarding(made *opened) Config {
 		}
 		sink := d.Sink
 		switch {
-		case d.inTx:
-			sink.Sink = inbox.Mux(inbox.Config{Inbox: inbox.New(made.store), DB: o.db, Publisher: made.publisher}, o.types, d.handlers...)
+		case d.inTx != nil:
+			in := *d.inTx
+			in.Inbox, in.Publisher = inbox.New(made.store), made.publisher
+			sink.Sink = inbox.Mux(in, o.types, d.handlers...)
 		case len(d.handlers) > 0:
 			sink.Sink = function.Mux(o.types, d.handlers...)
 		}

@@ -90,7 +90,7 @@ require (
 	github.com/tidwall/match v1.2.0 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
-	github.com/waybill-go/waybill/framework/outbox/pgxbatch v0.0.0
+	github.com/waybill-go/waybill/framework/waybillpgx v0.0.0
 	github.com/xdg-go/scram v1.4.0 // indirect
 	github.com/xdg-go/stringprep v1.0.4 // indirect
 	github.com/xi2/xz v0.0.0-20171230120015-48954b6210f8 // indirect
@@ -109,4 +109,4 @@ require (
 
 replace github.com/waybill-go/waybill => ../../
 
-replace github.com/waybill-go/waybill/framework/outbox/pgxbatch => ../../framework/outbox/pgxbatch
+replace github.com/waybill-go/waybill/framework/waybillpgx => ../../framework/waybillpgx

@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/waybill-go/waybill => ../..
 
+replace github.com/waybill-go/waybill/framework/waybillpgx => ../../framework/waybillpgx
+
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
@@ -13,6 +15,7 @@ require (
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1
 	github.com/stretchr/testify v1.12.1
 	github.com/waybill-go/waybill v0.0.0
+	github.com/waybill-go/waybill/framework/waybillpgx v0.0.0
 )
 
 require (

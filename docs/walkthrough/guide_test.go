@@ -199,7 +199,7 @@ func (s *shell) commands(text string) string {
 			here, err := filepath.Abs(".")
 			require.NoError(s.t, err)
 			root := filepath.Dir(filepath.Dir(here))
-			lines = append(lines, line, fmt.Sprintf("sed -e '/^module/d; /^go /d' -e 's|=> ../..$|=> %s|' %s/go.mod >>go.mod", root, here),
+			lines = append(lines, line, fmt.Sprintf("sed -E '/^module/d; /^go /d; s|=> \\.\\./\\.\\.(/\\|$)|=> %s\\1|' %s/go.mod >>go.mod", root, here),
 				fmt.Sprintf("cat %s/go.sum %s/go.sum >go.sum", root, here))
 		default:
 			lines = append(lines, line)

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	_ "github.com/waybill-go/waybill/framework/waybillpgx" // getting-started.md imports it
 )
 
 func TestGettingStarted(t *testing.T) {

@@ -27,7 +27,7 @@ type PgxDB[Tx, Options any] interface {
 }
 
 // HoldingTx is a pgx transaction that can hold statements back and send them together with
-// the next ones: a transaction of the module framework/outbox/pgxbatch.
+// the next ones: a transaction of package framework/waybillpgx/pgxbatch.
 type HoldingTx interface {
 	// Hold sends a statement together with, and ahead of, the transaction's next statement or
 	// its commit. If the held statement fails, the error of that next statement or commit is

@@ -59,19 +59,35 @@ func (p *Publisher) NewUnit() *Unit { return &Unit{publisher: p} }
 // that, for example by the aggregate's version, before a retry.
 func (p *Publisher) RunUnit(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx, u *Unit) error) error {
 	u := p.NewUnit()
-	err := p.RunInTx(ctx, db, opts, func(ctx context.Context, tx *sql.Tx) error {
-		u.running = true
-		if err := f(ctx, tx, u); err != nil {
-			return err
-		}
-		u.running = false
-		return u.Publish(ctx, tx)
-	})
-	if err != nil {
+	return u.ending(p.RunInTx(ctx, db, opts, func(ctx context.Context, tx *sql.Tx) error {
+		return u.publishAfter(ctx, tx, func() error { return f(ctx, tx, u) })
+	}))
+}
+
+// RunUnitInPgx is [Publisher.RunUnit] in a pgx transaction, which it begins and ends as [RunInPgx] does.
+func RunUnitInPgx[Tx PgxTx[Tag], Tag PgxTag, Options any](ctx context.Context, p *Publisher, db PgxDB[Tx, Options], options Options, f func(ctx context.Context, tx Tx, u *Unit) error) error {
+	u := p.NewUnit()
+	return u.ending(RunInPgx(ctx, p, db, options, func(ctx context.Context, tx Tx) error {
+		return u.publishAfter(ctx, Pgx(tx), func() error { return f(ctx, tx, u) })
+	}))
+}
+
+// publishAfter publishes once f has returned nil.
+func (u *Unit) publishAfter(ctx context.Context, tx Tx, f func() error) error {
+	u.running = true
+	if err := f(); err != nil {
 		return err
 	}
-	u.clear()
-	return nil
+	u.running = false
+	return u.Publish(ctx, tx)
+}
+
+// ending clears the published events unless the transaction failed with err.
+func (u *Unit) ending(err error) error {
+	if err == nil {
+		u.clear()
+	}
+	return err
 }
 
 // Track adds aggregates, before or after they record events. An aggregate that is already

@@ -20,11 +20,13 @@ import (
 	gormpostgres "gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/waybillpgx"
+	"github.com/waybill-go/waybill/framework/waybillpgx/pgxbatch"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -117,6 +119,25 @@ func guideSQLByHand(ctx context.Context, publisher *outbox.Publisher, db *sql.DB
 	}
 	publisher.Announce()
 	return nil
+}
+
+func TestTheGuideOfTheOutboxOfPgxPublishes(t *testing.T) {
+	t.Parallel()
+	s := newInboxShop(t)
+	require.NoError(t, guideOutboxOfPgx(t.Context(), s.pool))
+	s.holds(t, "o-19")
+}
+
+func guideOutboxOfPgx(ctx context.Context, pool *pgxpool.Pool) error {
+	o := waybillpgx.New(pool, waybill.PostgresConfig{})
+	defer o.Close()
+	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(OrderPlaced.Key))
+	return o.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `INSERT INTO orders VALUES ('o-19', 'kite')`); err != nil {
+			return err
+		}
+		return o.Publish(ctx, tx, OrderPlaced{Order: "o-19", Product: "kite"})
+	})
 }
 
 func guidePgx(ctx context.Context, publisher *outbox.Publisher, pool *pgxpool.Pool) error {

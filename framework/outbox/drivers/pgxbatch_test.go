@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
+	"github.com/waybill-go/waybill/framework/waybillpgx/pgxbatch"
 )
 
 func TestPgxBatchPool(t *testing.T) {

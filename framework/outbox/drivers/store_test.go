@@ -15,7 +15,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/framework/store/storetest"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
@@ -104,21 +103,4 @@ func TestAHookIsNotBlamedForATransactionThatTheServerEnded(t *testing.T) {
 	}})
 	require.ErrorContains(t, err, "25P03")
 	require.NotErrorIs(t, err, store.ErrSpoiled)
-}
-
-// The store passes the conformance suite also over pgx.
-func TestConformanceOverAPgxPool(t *testing.T) {
-	t.Parallel()
-	config := postgres.Config{Receipts: true}
-	storetest.Run(t, storetest.Dialect{
-		NewDB: func(t *testing.T) *sql.DB {
-			_, db := newPool(t)
-			return db
-		},
-		Migrate: func(ctx context.Context, db *sql.DB) ([]string, error) { return postgres.Migrate(ctx, db, config) },
-		Open:    func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
-		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
-		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
-		Slots:   true,
-	})
 }

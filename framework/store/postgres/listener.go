@@ -31,9 +31,17 @@ var (
 // lanesNews is the payload of a notification about a lane; others have none.
 const lanesNews = "lanes"
 
+func newsOf(payload string) store.News {
+	if payload == lanesNews {
+		return store.NewsLanes
+	}
+	return store.NewsRows
+}
+
 // listening is the configuration of listening connections.
 type listening struct {
-	dsn       func(ctx context.Context) (string, error) // nil: it does not listen
+	dsn       func(ctx context.Context) (string, error) // nil: sessions, or it does not listen
+	sessions  Sessions
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	channel   string
 	heartbeat time.Duration
@@ -43,10 +51,12 @@ type listening struct {
 // newListening names the channel by the configured prefix, so that all processes that announce or
 // listen use the same name.
 func newListening(c Config) (listening, error) {
-	l := listening{dsn: c.ListenDSN, dial: c.ListenDial, channel: c.Prefix, heartbeat: heartbeat, silence: silence}
+	l := listening{dsn: c.ListenDSN, sessions: c.Sessions, dial: c.ListenDial, channel: c.Prefix, heartbeat: heartbeat, silence: silence}
 	switch {
 	case c.Listen != "" && c.ListenDSN != nil:
 		return listening{}, errors.New("two addresses to listen at are given, Listen and ListenDSN; keep one")
+	case c.Sessions != nil && (c.Listen != "" || c.ListenDSN != nil):
+		return listening{}, errors.New("Sessions and an address to listen at are given; keep one")
 	case c.Listen != "":
 		if err := checkDSN(c.Listen); err != nil {
 			return listening{}, err
@@ -60,6 +70,9 @@ func newListening(c Config) (listening, error) {
 	}
 	return l, nil
 }
+
+// on reports whether the store listens.
+func (l listening) on() bool { return l.dsn != nil || l.sessions != nil }
 
 // checkDSN does not show the address in its error, since it may contain a password.
 func checkDSN(dsn string) error {
@@ -82,11 +95,15 @@ func (s *Store) Announce(ctx context.Context) error {
 // Listen listens on a separate connection, if the Config has an address for one; see
 // store.Listener. It pings the connection, so that a dead one is closed within 15 s.
 func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
-	if s.listening.dsn == nil {
+	if !s.listening.on() {
 		return nil
 	}
+	run := s.listening.run
+	if s.listening.sessions != nil {
+		run = s.listening.await
+	}
 	for {
-		err := s.listening.run(ctx, hear)
+		err := run(ctx, hear)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -137,9 +154,9 @@ func (l listening) run(ctx context.Context, hear func(store.News)) error {
 			switch {
 			case !open: // all its goroutines have ended
 				return context.Cause(ctx)
-			case notice != nil && notice.Extra == lanesNews:
-				hear(store.NewsLanes)
-			default:
+			case notice != nil:
+				hear(newsOf(notice.Extra))
+			default: // connected again
 				hear(store.NewsRows)
 			}
 		}

@@ -32,7 +32,7 @@ type presence struct {
 
 // OpenPresence implements store.Presences. A store that is not configured to listen has no presence.
 func (s *Store) OpenPresence(ctx context.Context, owner string) (_ store.Presence, err error) {
-	if s.listening.dsn == nil {
+	if !s.listening.on() {
 		return nil, fmt.Errorf("%w: the store does not listen; set Listen, or forwarder.listen", store.ErrNoPresence)
 	}
 	p, err := s.presenceSession(ctx)
@@ -50,7 +50,25 @@ func (s *Store) OpenPresence(ctx context.Context, owner string) (_ store.Presenc
 
 // presenceSession connects like a listener: a server that is silent for too long fails the session.
 func (s *Store) presenceSession(ctx context.Context) (*presence, error) {
-	l := s.listening
+	pool, err := s.listening.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	session, err := pool.Conn(ctx)
+	if err == nil {
+		_, err = session.ExecContext(ctx, `SET lock_timeout = '100ms'`)
+	}
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	return &presence{pool: pool, session: session}, nil
+}
+
+// open returns a handle for direct sessions. Those of lib/pq end with ctx.
+func (l listening) open(ctx context.Context) (*sql.DB, error) {
+	if l.sessions != nil {
+		return l.sessions.Open(), nil
+	}
 	dsn, err := l.address(ctx)
 	if err != nil {
 		return nil, err
@@ -60,15 +78,7 @@ func (s *Store) presenceSession(ctx context.Context) (*presence, error) {
 		return nil, err
 	}
 	connector.Dialer(aliveDialer{ctx: ctx, dial: l.dial, silence: l.silence})
-	pool := sql.OpenDB(connector)
-	session, err := pool.Conn(ctx)
-	if err == nil {
-		_, err = session.ExecContext(ctx, `SET lock_timeout = '100ms'`)
-	}
-	if err != nil {
-		return nil, errors.Join(err, pool.Close())
-	}
-	return &presence{pool: pool, session: session}, nil
+	return sql.OpenDB(connector), nil
 }
 
 // lockClass keeps the locks of this log apart from others in the database. If an application takes the same

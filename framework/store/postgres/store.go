@@ -1,6 +1,7 @@
 // Package postgres keeps an outbox in PostgreSQL 13 or later. Open a database with [OpenDB], which
 // uses lib/pq, or over a pgx pool with stdlib.OpenDBFromPool; create the tables with [Migrate], and
-// then [Open] the store. Only Listen makes its own connection, with lib/pq.
+// then [Open] the store. Only Listen makes its own connections, with lib/pq, and Sessions with another driver.
+// A program that uses pgx is better off with the module framework/waybillpgx.
 //
 // Its cursor is an MVCC snapshot, so a reader finds each committed row exactly once, and no long
 // transaction delays the rows of others.
@@ -81,6 +82,9 @@ type Config struct {
 	// dialer; nil means net.Dialer. Its context ends after 15 s, or after the address's
 	// connect_timeout, or with listening. It requires Listen or ListenDSN.
 	ListenDial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Sessions opens the direct connections in place of Listen, with another driver than lib/pq. Package
+	// waybillpgx sets it to those of a pgx pool.
+	Sessions Sessions
 }
 
 func (c Config) withDefaults() (Config, error) {

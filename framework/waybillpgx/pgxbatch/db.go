@@ -1,6 +1,6 @@
 // Package pgxbatch publishes with pgx without extra round trips: notifications published in a
 // transaction are sent to PostgreSQL together with the transaction's next statement or its
-// COMMIT. It is a separate module, since Waybill itself does not depend on pgx.
+// COMMIT. Package waybillpgx, in the same module, uses it for whatever it begins.
 //
 //	db := pgxbatch.Pool(pool)
 //	err := outbox.RunInPgx(ctx, publisher, db, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
