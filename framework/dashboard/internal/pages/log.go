@@ -26,6 +26,8 @@ func (f logForm) filter() (filter admin.LogFilter, err error) {
 type logPage struct {
 	Form  logForm
 	Found store.LogPage
+	// Verdicts say where each row is at each sink.
+	Verdicts [][]admin.Verdict
 	// Older is the query of the next page; "" if there is none. First says that this is the first
 	// page. Short says that the page is not full, since the search of one page is limited.
 	Older                  string
@@ -53,6 +55,9 @@ func logged(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if page.Found, err = r.Admin.Browse(ctx, filter, before, pageRows); err != nil {
+		return nil, err
+	}
+	if page.Verdicts, err = r.Admin.Verdicts(ctx, page.Found, r.Routing); err != nil {
 		return nil, err
 	}
 	page.First, page.Short = before == 0, len(page.Found.Rows) < pageRows
