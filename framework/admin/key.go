@@ -38,38 +38,28 @@ func (a *Admin) Log(ctx context.Context, f LogFilter, before int64, limit int, r
 	if err != nil {
 		return LogPage{}, err
 	}
-	verdicts, err := a.Verdicts(ctx, page, routing)
-	found := LogPage{Rows: make([]LogRow, len(verdicts)), Searched: page.Last, Next: page.Next}
-	for i := range verdicts {
-		found.Rows[i] = LogRow{ViewOfRow(&page.Rows[i]), verdicts[i]}
-	}
-	return found, err
-}
-
-// Verdicts says where each row of a page is at each sink, as LogRow has it.
-func (a *Admin) Verdicts(ctx context.Context, page store.LogPage, routing Routing) ([][]Verdict, error) {
+	found := LogPage{Rows: make([]LogRow, len(page.Rows)), Searched: page.Last, Next: page.Next}
 	if len(page.Rows) == 0 {
-		return nil, nil
+		return found, nil
 	}
 	traces, err := a.store.TraceRows(ctx, page.Rows)
 	if err != nil {
-		return nil, err
+		return LogPage{}, err
 	}
 	w, err := a.inquire(ctx, routing)
 	if err != nil {
-		return nil, err
+		return LogPage{}, err
 	}
 	w.uncounted = true
-	verdicts := make([][]Verdict, len(traces))
-	for i := range traces {
+	for i := range page.Rows {
 		w.trace = traces[i]
 		answer, err := w.answer(ctx, page.Rows[i].ID)
 		if err != nil {
-			return nil, err
+			return LogPage{}, err
 		}
-		verdicts[i] = answer.Verdicts
+		found.Rows[i] = LogRow{ViewOfRow(&page.Rows[i]), answer.Verdicts}
 	}
-	return verdicts, nil
+	return found, nil
 }
 
 // keyParked is how many parked deliveries of one key and sink WhyKey reads, the oldest ones.

@@ -129,7 +129,7 @@ func (l *Look) Holding(sink string) (all []Trouble) {
 	return append(all, throttled...)
 }
 
-// pause returns the trouble of a paused sink: since when, by whom and why, if that is known.
+// pause returns the trouble of a paused sink: who paused it, when and why, if that is known.
 func (l *Look) pause(sink string) Trouble {
 	t := Trouble{Sink: sink, What: Paused, Text: "the sink is paused"}
 	if p, known := l.Pauses[sink]; known {

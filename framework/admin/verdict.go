@@ -337,9 +337,9 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	case l.Settled && w.admin.store.KeepsReceipts():
 		v.Where, v.Text = Settled, "without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
 	case l.Settled && w.gathers(v.Sink).Keep == settings.KeepNewest:
-		v.Where, v.Text = Settled, "delivered, or superseded by a newer one of its group, or skipped when the sink was new, or discarded by an operator (" + noReceipts + ")"
+		v.Where, v.Text = Settled, "delivered, or superseded by a newer one of its group, or skipped when the sink was new, or discarded by an operator ("+noReceipts+")"
 	case l.Settled:
-		v.Where, v.Text = Settled, "delivered, or skipped when the sink was new, or discarded by an operator (" + noReceipts + ")"
+		v.Where, v.Text = Settled, "delivered, or skipped when the sink was new, or discarded by an operator ("+noReceipts+")"
 	case w.uncounted && l.Owner == "":
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d", l.Lane.Number)
 	case w.uncounted:

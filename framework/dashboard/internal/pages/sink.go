@@ -93,7 +93,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	for _, t := range unknown {
-		page.Troubles = append(page.Troubles, trouble{ID: t.Text, Class: "warn", Text: cut(t.Text, 300)})
+		page.Troubles = append(page.Troubles, trouble{ID: t.What + " " + t.Text, Class: "warn", Text: cut(t.Text, 300)})
 	}
 	return page, r.readAction(ctx, &page)
 }

@@ -75,6 +75,8 @@ type Config struct {
 	Running func() store.Running
 	// Members, if not nil, is called with the number of running forwarders when it changes.
 	Members func(n int)
+	// Actions lists recorded actions, as store.Planner does; nil: the store cannot.
+	Actions func(ctx context.Context, limit int, names ...string) ([]store.Action, error)
 	// Grows means that the log may get more partitions, which become lanes.
 	Grows    bool
 	Observer event.Observer
@@ -435,18 +437,15 @@ func (k *Coordinator) logPaused(sink string, paused bool) {
 	k.paused[sink] = paused
 }
 
-// pausedBy returns who paused a sink, since when and why, for the log; nothing if the store does not know, or if the role
-// of a forwarder may not read it.
+// pausedBy returns who paused a sink, since when and why, for the log; nothing if the role of a forwarder may not read
+// it.
 func (k *Coordinator) pausedBy(sink string) []any {
-	recorder, records := k.Store.(interface {
-		Actions(ctx context.Context, limit int, names ...string) ([]store.Action, error)
-	})
-	if !records {
+	if k.Actions == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(k.db, k.pause)
 	defer cancel()
-	actions, _ := recorder.Actions(ctx, store.PauseLimit, "pause", "resume")
+	actions, _ := k.Actions(ctx, store.PauseLimit, "pause", "resume")
 	pause, known := store.Pauses(actions)[sink]
 	if !known {
 		return nil

@@ -89,25 +89,25 @@ func printLogged(w io.Writer, page admin.LogPage) {
 		}
 		rows.AppendRow(table.Row{r.Offset, command.TimeText(r.OccurredOn), r.Type, command.OrDash(r.Key), r.ID, cmp.Or(strings.Join(states, ", "), "no route")})
 	}
+	end := searchedBack(page.Searched, page.Next)
 	if len(page.Rows) == 0 {
-		terminal.Println(w, "found nothing; "+searchedBack(page.Searched, page.Next))
-		return
+		end = "found nothing; " + end
+	} else {
+		rows.Render()
 	}
-	rows.Render()
-	terminal.Println(w, searchedBack(page.Searched, page.Next))
+	terminal.Println(w, end)
 }
 
-// searchedBack says how far a search of the log went, and how to continue it.
+// searchedBack says how far a search of the log went, and how to continue it if that is not all.
 func searchedBack(oldest *store.Row, next int64) string {
-	switch {
-	case next == 0 && oldest == nil:
-		return "searched the whole log"
-	case next == 0:
-		return "searched the rest of the log, back to offset " + place(oldest)
-	case oldest == nil:
-		return fmt.Sprintf("searched back to offset %d; continue with --before %d", next, next)
+	text := "searched; the log has no rows there"
+	if oldest != nil {
+		text = "searched back to offset " + place(oldest)
 	}
-	return fmt.Sprintf("searched back to offset %s; continue with --before %d", place(oldest), next)
+	if next > 0 {
+		text += fmt.Sprintf("; continue with --before %d", next)
+	}
+	return text
 }
 
 // printKey prints the notifications of a key, newest first, each with a line for each sink.
