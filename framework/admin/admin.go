@@ -94,8 +94,22 @@ func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error)
 	if look.Membership, err = a.store.Membership(ctx); err != nil {
 		return Status{}, err
 	}
+	if look.Pauses, err = a.Pauses(ctx, look.Membership); err != nil {
+		return Status{}, err
+	}
 	holders, err := a.store.Holders(ctx, nil)
-	return look.Status(holders), err
+	if err != nil {
+		return Status{}, err
+	}
+	status := look.Status(holders)
+	for i := range look.Sample.Sinks {
+		unknown, err := a.UnknownTypes(ctx, &look, look.Sample.Sinks[i].Sink)
+		if err != nil {
+			return Status{}, err
+		}
+		status.Troubles = append(status.Troubles, unknown...)
+	}
+	return status, nil
 }
 
 // Status returns what was seen as a Status. holders are the sinks that keep rows in the log.

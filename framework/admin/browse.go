@@ -44,20 +44,34 @@ type LogFilter struct {
 	Since, Until time.Time
 }
 
+// Validate reports all mistakes in the filter, as ErrFilter.
+func (f LogFilter) Validate() error {
+	_, err := f.query()
+	return err
+}
+
+func (f LogFilter) query() (store.LogQuery, error) {
+	types, err := parseType(f.Type)
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		err = errors.Join(err, fmt.Errorf("%w: since %s is not before until %s", ErrFilter, timeText(f.Since), timeText(f.Until)))
+	}
+	for _, text := range []string{f.ID, f.Key} {
+		if problem := checkText(text); problem != nil {
+			err = errors.Join(err, problem)
+		}
+	}
+	return store.LogQuery{ID: f.ID, Types: types, Key: f.Key, Since: f.Since, Until: f.Until}, err
+}
+
 // Browse returns at most limit rows of the log that match the filter, newest first, without
 // payloads, which it does not read. It begins before an offset, or at the end of the log if
 // before is 0, and examines at most 100,000 offsets, so it may return fewer rows than limit, or
 // none, although there are more. It fails with ErrFilter if the filter is not valid.
 func (a *Admin) Browse(ctx context.Context, f LogFilter, before int64, limit int) (store.LogPage, error) {
-	types, err := parseType(f.Type)
-	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		err = errors.Join(err, fmt.Errorf("%w: since %s is not before until %s", ErrFilter, timeText(f.Since), timeText(f.Until)))
-	}
+	q, err := f.query()
 	if err != nil {
 		return store.LogPage{}, err
 	}
-	return a.store.Browse(ctx, store.LogQuery{
-		ID: f.ID, Types: types, Key: f.Key, Since: f.Since, Until: f.Until,
-		Before: before, Offsets: browseOffsets, Limit: limit,
-	})
+	q.Before, q.Offsets, q.Limit = before, browseOffsets, limit
+	return a.store.Browse(ctx, q)
 }

@@ -70,8 +70,8 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 		texts = append(texts, place.Sink, place.ID)
 	}
 	for _, text := range texts {
-		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			problem("%q is not valid text: it is not UTF-8, or contains a NUL byte", text)
+		if err := checkText(text); err != nil {
+			problems = append(problems, err)
 		}
 	}
 	for _, s := range f.States {
@@ -92,6 +92,14 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 		Sink: f.Sink, ID: f.ID, Types: types, Key: f.Key, Group: f.Group, States: f.States, Metadata: f.Metadata,
 		OlderThan: f.OlderThan, NewerThan: f.NewerThan, Error: f.Error, Places: f.Selected, Until: f.PlannedAt.UTC(),
 	}, errors.Join(problems...)
+}
+
+// checkText returns ErrFilter for a text that a database would refuse.
+func checkText(text string) error {
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return fmt.Errorf("%w: %q is not valid text: it is not UTF-8, or contains a NUL byte", ErrFilter, text)
+	}
+	return nil
 }
 
 // isDate reports whether JSON and all databases can hold a time, in UTC.

@@ -60,6 +60,16 @@ func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []str
 	return changed, a.end(ctx, &action)
 }
 
+// Pauses returns, by sink, the actions that paused the sinks that are paused in a membership. One is missing if more
+// pauses and resumes than store.PauseLimit came after it.
+func (a *Admin) Pauses(ctx context.Context, m store.Membership) (map[string]store.Action, error) {
+	if !slices.ContainsFunc(m.Lanes, func(l store.LaneState) bool { return l.Paused }) {
+		return nil, nil
+	}
+	actions, err := a.store.Actions(ctx, store.PauseLimit, "pause", "resume")
+	return store.Pauses(actions), err
+}
+
 // SinkStatus is a sink with cursors.
 type SinkStatus struct {
 	Sink   string `json:"sink"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,6 +32,46 @@ func TestThePauseOfASinkRecordsItsReason(t *testing.T) {
 			reasons = append(reasons, a.Reason)
 		}
 		require.ElementsMatch(t, []string{"", "OPS-7"}, reasons)
+	})
+}
+
+func TestStatusSaysSinceWhenByWhomAndWhyASinkIsPaused(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		for _, sink := range []string{"mail", "web"} {
+			o.settle(t, sink, nothing)
+		}
+		pause := func(who, reason string, sinks ...string) {
+			_, err := admin.New(o.store, who).For(admin.Request{Reason: reason}).Pause(t.Context(), sinks...)
+			require.NoError(t, err)
+		}
+		paused := func() (found []admin.Trouble) {
+			status, err := o.Status(t.Context(), nil)
+			require.NoError(t, err)
+			for _, trouble := range status.Troubles {
+				if trouble.What == admin.Paused {
+					found = append(found, trouble)
+				}
+			}
+			return found
+		}
+		pause("eve", "old", "mail")
+		_, err := o.Resume(t.Context(), "mail")
+		require.NoError(t, err)
+		require.Empty(t, paused())
+		pause("ada", "OPS-7", "mail")
+		pause("bob", "OPS-8", "mail")        // changes nothing
+		pause("bob", "OPS-9", "mail", "web") // pauses only one of them
+		found := paused()
+		require.Len(t, found, 2)
+		require.Regexp(t, `^the sink is paused since \S+ \S+Z by ada: OPS-7$`, found[0].Text)
+		require.Equal(t, "ada", found[0].By)
+		require.Equal(t, "OPS-7", found[0].Cause)
+		require.WithinDuration(t, time.Now(), found[0].Since, time.Minute)
+		require.Equal(t, "OPS-9", found[1].Cause)
+		for range 60 {
+			require.NoError(t, o.Record(t.Context(), "other", nil, func() error { return nil }))
+		}
+		require.Equal(t, found, paused(), "other actions do not hide it")
 	})
 }
 

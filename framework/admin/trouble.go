@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -32,6 +33,8 @@ type Look struct {
 	// Sinks has the work of all forwarders for each sink, as a sum. A sink that no heartbeat names
 	// is missing.
 	Sinks map[string]store.SinkRunning
+	// Pauses are the actions that paused sinks, by sink, as far as they are known; see Admin.Pauses.
+	Pauses map[string]store.Action
 }
 
 // What is wrong with a sink.
@@ -45,6 +48,7 @@ const (
 	DeadLetters  = "dead"
 	Overdue      = "overdue"
 	HookFails    = "hook_fails"
+	UnknownType  = "unknown_type"
 	Destinations = "destinations"
 )
 
@@ -56,8 +60,9 @@ type Trouble struct {
 	Text string `json:"text"`
 	// Destination is the one that is throttled or has an open breaker; "" for the whole sink.
 	Destination string `json:"destination,omitempty"`
-	// Forwarder is the one that sees it, Cause its reason, Since and Until its time.
+	// Forwarder is the one that sees it, By the person who did it, Cause the reason, Since and Until its time.
 	Forwarder string    `json:"forwarder,omitempty"`
+	By        string    `json:"by,omitempty"`
 	Cause     string    `json:"cause,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
 	Until     time.Time `json:"until,omitzero"`
@@ -113,7 +118,7 @@ func (l *Look) Holding(sink string) (all []Trouble) {
 	}
 	paused, unowned, of := l.lanes(sink)
 	if paused {
-		all = append(all, Trouble{Sink: sink, What: Paused, Text: "the sink is paused"})
+		all = append(all, l.pause(sink))
 	}
 	all = append(all, breaker...)
 	if l.Sample.Forwarders == 0 && len(l.Membership.Members) == 0 {
@@ -122,6 +127,16 @@ func (l *Look) Holding(sink string) (all []Trouble) {
 		all = append(all, Trouble{Sink: sink, What: LanesUnowned, Text: fmt.Sprintf("%d of %d lanes have no forwarder", unowned, of), Count: unowned, Of: of})
 	}
 	return append(all, throttled...)
+}
+
+// pause returns the trouble of a paused sink: who paused it, when and why, if that is known.
+func (l *Look) pause(sink string) Trouble {
+	t := Trouble{Sink: sink, What: Paused, Text: "the sink is paused"}
+	if p, known := l.Pauses[sink]; known {
+		t.Since, t.By, t.Cause = p.At.UTC(), p.Who, p.Reason
+		t.Text = because(fmt.Sprintf("the sink is paused since %s by %s", timeText(p.At), cmp.Or(p.Who, "an unnamed user")), p.Reason)
+	}
+	return t
 }
 
 // lanes counts the lanes of a sink, and those of them that no forwarder works on.

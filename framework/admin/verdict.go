@@ -214,6 +214,10 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 func (w *inquiry) retrying(v *Verdict, p *store.ParkedDelivery) string {
 	due := p.DueAt.After(w.now)
 	switch {
+	case isUnknown(p.LastError) && due:
+		return fmt.Sprintf("%s; next attempt at %s: %s", w.look.unknown(p), timeText(p.DueAt), p.LastError)
+	case isUnknown(p.LastError):
+		return fmt.Sprintf("%s; due since %s: %s", w.look.unknown(p), timeText(p.DueAt), p.LastError)
 	case p.Attempt == 0 && p.LastError != "" && due:
 		return fmt.Sprintf("waits until %s, with no attempt spent: %s", timeText(p.DueAt), p.LastError)
 	case p.Attempt == 0 && p.LastError != "":
@@ -333,9 +337,9 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	case l.Settled && w.admin.store.KeepsReceipts():
 		v.Where, v.Text = Settled, "without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
 	case l.Settled && w.gathers(v.Sink).Keep == settings.KeepNewest:
-		v.Where, v.Text = Settled, "delivered, or superseded by a newer one of its group, or skipped when the sink was new, or discarded by an operator (receipts are not kept)"
+		v.Where, v.Text = Settled, "delivered, or superseded by a newer one of its group, or skipped when the sink was new, or discarded by an operator ("+noReceipts+")"
 	case l.Settled:
-		v.Where, v.Text = Settled, "delivered, or skipped when the sink was new, or discarded by an operator (receipts are not kept)"
+		v.Where, v.Text = Settled, "delivered, or skipped when the sink was new, or discarded by an operator ("+noReceipts+")"
 	case w.uncounted && l.Owner == "":
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d", l.Lane.Number)
 	case w.uncounted:
@@ -358,6 +362,9 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 		w.addTroubles(v)
 	}
 }
+
+// noReceipts says why it is not known how a delivery ended, and how to know it the next time.
+const noReceipts = "receipts are off: set outbox.receipts: true to know next time"
 
 // gathers returns how a sink collects, as far as that is known.
 func (w *inquiry) gathers(sink string) (c settings.Collect) {

@@ -131,6 +131,9 @@ func (a *Admin) inquire(ctx context.Context, routing Routing) (*inquiry, error) 
 		return nil, err
 	}
 	w := &inquiry{admin: a, routing: routing.Beside(membership), now: time.Now(), look: Look{Membership: membership}}
+	if w.look.Pauses, err = a.Pauses(ctx, membership); err != nil {
+		return nil, err
+	}
 	for _, l := range membership.Lanes {
 		w.cursors = append(w.cursors, l.Lane.Sink)
 	}

@@ -182,6 +182,9 @@ func (o *outbox) coordination(active map[string]*activeSink) coordinate.Config {
 		Lanes: f.config.Lanes, Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: o.feed,
 		Running: func() store.Running { return f.report(o.name) }, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
 	}
+	if p, plans := o.given.(store.Planner); plans {
+		c.Actions = p.Actions
+	}
 	if o.presence != nil {
 		c.Gate = &o.presence.Gate
 	}

@@ -201,7 +201,7 @@ routes: {"order.*": [partner]}
 			// The roles have no other privileges.
 			for address, refused := range map[string][]string{
 				publisher: {`SELECT payload FROM outbox`, `SELECT metadata FROM outbox_parked`, `DELETE FROM outbox`, `DELETE FROM outbox_cancelled`, `DELETE FROM outbox_unique`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `INSERT INTO outbox_attempts (id) VALUES ('1')`, `DELETE FROM outbox_attempts`},
-				forwarder: {`INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `DELETE FROM outbox_endpoints`, `UPDATE outbox SET type = 'b'`, `SELECT FROM outbox_actions`},
+				forwarder: {`INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `DELETE FROM outbox_endpoints`, `UPDATE outbox SET type = 'b'`, `UPDATE outbox_actions SET count = 1`},
 				operator:  {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `DELETE FROM outbox`, `DELETE FROM outbox_actions`},
 			} {
 				db, err := sql.Open("postgres", address)

@@ -102,9 +102,9 @@ type Planner interface {
 	Traces(ctx context.Context, sink string) (Traces, error)
 
 	// Action returns an action by its id, or ErrUnknownAction. Actions returns at most limit of
-	// the latest actions, newest first.
+	// the latest actions, newest first; with names, such as pause, only those.
 	Action(ctx context.Context, id string) (Action, error)
-	Actions(ctx context.Context, limit int) ([]Action, error)
+	Actions(ctx context.Context, limit int, names ...string) ([]Action, error)
 }
 
 // Action is a recorded action of a person.
@@ -137,6 +137,31 @@ type Action struct {
 	CancelledBy string    `json:"cancelled_by,omitempty"`
 	// EndedAt is when it ended; zero while it runs, and for good if it was interrupted.
 	EndedAt time.Time `json:"ended_at,omitzero"`
+}
+
+// PauseLimit is how many pauses and resumes are searched for those of the sinks that are paused.
+const PauseLimit = 1000
+
+// Pauses returns, by sink, the action that paused it. actions are the latest ones with the names pause and resume,
+// newest first. A sink that is not paused, or was paused before them, is missing.
+func Pauses(actions []Action) map[string]Action {
+	pauses, resumed := make(map[string]Action), make(map[string]bool)
+	for _, a := range actions {
+		var of struct{ Sinks []string }
+		if json.Unmarshal(a.Filter, &of) != nil {
+			continue
+		}
+		for _, sink := range of.Sinks {
+			switch {
+			case resumed[sink]:
+			case a.Name == "resume":
+				resumed[sink] = true
+			case a.Count > 0: // otherwise it was paused already
+				pauses[sink] = a
+			}
+		}
+	}
+	return pauses
 }
 
 // ActionState is the state of an action.

@@ -60,7 +60,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{`SELECT, INSERT (` + appended + `), DELETE`, table("")}, {`SELECT, USAGE`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {all, table("collections")}, {`SELECT, INSERT, DELETE`, table("receipts")},
 			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("cancelled")}, {`SELECT, DELETE`, table("unique")},
-			{`SELECT, UPDATE`, table("endpoints")}, {`SELECT, INSERT, DELETE`, table("attempts")},
+			{`SELECT, UPDATE`, table("endpoints")}, {`SELECT, INSERT, DELETE`, table("attempts")}, {`SELECT`, table("actions")},
 		}, nil
 	case Consumer:
 		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil

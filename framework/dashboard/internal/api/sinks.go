@@ -88,7 +88,12 @@ func sinks(ctx context.Context, r *request) (any, error) {
 }
 
 func sink(ctx context.Context, r *request) (any, error) {
-	view, _, err := r.sampleOf(ctx)
+	view, snapshot, err := r.sampleOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	unknown, err := r.Admin.UnknownTypes(ctx, &snapshot.Look, view.Sink)
+	view.Troubles = append(view.Troubles, unknown...)
 	return view, err
 }
 

@@ -284,6 +284,7 @@ func (h *History) take(ctx context.Context, t *target.Target) (s Snapshot, err e
 			return s, err
 		}
 	}
+	s.Pauses, _ = admin.New(t.Store, "").Pauses(ctx, s.Membership) // a role that only forwards may not read them
 	s.At = time.Now()
 	if isRunning(t.Forwarder) {
 		s.Sample.Forwarders = max(1, s.Sample.Forwarders)

@@ -35,8 +35,8 @@ type findPage struct {
 	Late bool
 }
 
-// find goes to the page of a word: a sink, a schedule, an endpoint, a type, a key of a parked delivery, an id
-// or a correlation. Cheap searches come first.
+// find goes to the page of a word: a sink, a schedule, an endpoint, a type, a key of a parked delivery or in the
+// log, an id or a correlation. Cheap searches come first.
 func find(ctx context.Context, r *request) (any, error) {
 	page := findPage{Word: strings.TrimSpace(r.FormValue("q"))}
 	switch {
@@ -53,7 +53,7 @@ func find(ctx context.Context, r *request) (any, error) {
 	}
 	searches := []search{
 		{"a sink", r.findSink}, {"a schedule", r.findSchedule}, {"a type in the routes, or in the last rows of the log", r.findType},
-		{"the key of a parked delivery", r.findKey}, {"the id or the correlation id of a notification, in a part of the log and among parked deliveries", r.findRelated},
+		{"the key of a parked delivery", r.findKey}, {"the key of a notification, in the last 100,000 offsets of the log", r.findLogged}, {"the id or the correlation id of a notification, in a part of the log and among parked deliveries", r.findRelated},
 	}
 	if r.Endpoints != nil {
 		searches = slices.Insert(searches, 2, search{"an endpoint of a customer, or its tenant", r.findEndpoint})
@@ -133,6 +133,18 @@ func (r *request) findKey(ctx context.Context, word string) (*goTo, error) {
 		}
 	}
 	return nil, err
+}
+
+// findLogged searches the end of the log for a key.
+func (r *request) findLogged(ctx context.Context, word string) (*goTo, error) {
+	if store.SourceOf(r.Store) != nil {
+		return nil, nil
+	}
+	page, err := r.Admin.Browse(ctx, admin.LogFilter{Key: word}, 0, 1)
+	if err != nil || len(page.Rows) == 0 {
+		return nil, err
+	}
+	return &goTo{path: "/log", query: []any{"key", word}}, nil
 }
 
 // findRelated first looks up an id that contains a time, which is cheap, and then searches the

@@ -25,7 +25,7 @@ func (f logForm) filter() (filter admin.LogFilter, err error) {
 // logPage is a list of rows of the log.
 type logPage struct {
 	Form  logForm
-	Found store.LogPage
+	Found admin.LogPage
 	// Older is the query of the next page; "" if there is none. First says that this is the first
 	// page. Short says that the page is not full, since the search of one page is limited.
 	Older                  string
@@ -52,7 +52,7 @@ func logged(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if page.Found, err = r.Admin.Browse(ctx, filter, before, pageRows); err != nil {
+	if page.Found, err = r.Admin.Log(ctx, filter, before, pageRows, r.Routing); err != nil {
 		return nil, err
 	}
 	page.First, page.Short = before == 0, len(page.Found.Rows) < pageRows

@@ -375,8 +375,29 @@ func TestFindGoesToThePageOfAWord(t *testing.T) {
 			require.Equal(t, http.StatusSeeOther, w.Code, "%s: %s", word, w.Body)
 			require.Equal(t, want, w.Header().Get("Location"), word)
 		}
-		status, page := p.ask(t, access.Viewer, http.MethodGet, "/find?q=order-1", nil)
+		status, page := p.ask(t, access.Viewer, http.MethodGet, "/find?q=order-3", nil)
 		require.Equal(t, http.StatusOK, status)
-		require.Contains(t, page, `href="/log?key=order-1"`, "the log has no index of keys, so find does not search them")
+		require.Contains(t, page, `href="/log?key=order-3"`, "find searches only a part of the log for a key")
+		status, page = p.ask(t, access.Viewer, http.MethodGet, "/log?key=order-1", nil)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, page, `href="/parked?key=order-1"`)
+		require.Contains(t, page, `>partner · unread</span>`)
+	})
+}
+
+func TestTheSinkPageNamesWhoPausedItAndTypesThatAreNotKnown(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ('partner', 0, 1)`)
+		_, err := admin.New(o.store, "eve").For(admin.Request{Reason: "OPS-7"}).Pause(t.Context(), "partner")
+		require.NoError(t, err)
+		o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at, last_error)
+			VALUES ('partner', 7, 1, 'second', 'order.moved', 2, '', '2026-01-02T03:04:05.000000Z', '{}', '{}', 'retrying', 0, '2100-01-02T03:04:05.000000Z', 'unknown: newer')`)
+		p := newPages(t, &target.Target{Store: o.store})
+		_, page := p.ask(t, access.Operator, http.MethodGet, "/sinks/partner", nil)
+		require.Regexp(t, `Paused by eve, .*: OPS-7\. Nothing is delivered`, page)
+		require.Contains(t, page, "1 delivery of order.moved version 2, which the forwarder that tried it does not know: unknown: newer")
+		_, page = p.ask(t, access.Operator, http.MethodGet, "/", nil)
+		require.Regexp(t, `the sink is paused since \S+ \S+Z by eve: OPS-7`, page)
 	})
 }

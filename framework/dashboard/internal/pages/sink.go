@@ -22,8 +22,8 @@ type sinkPage struct {
 	Lanes        []laneRow
 	Destinations []admin.Trouble
 	Settings     []setting
-	// Paused is the latest pause or resume; nil if it is not among the latest actions.
-	Paused *pausing
+	// Pause is the action that paused it; nil if it is not known.
+	Pause *store.Action
 	// Action is the action that the query names; nil if it names none.
 	Action *store.Action
 	// Endpoints says that the destinations are endpoints of customers.
@@ -41,12 +41,6 @@ type laneRow struct {
 
 // setting is a setting in effect, by its key in waybill.yaml.
 type setting struct{ Name, Value string }
-
-// pausing is a pause or resume.
-type pausing struct {
-	store.Action
-	Reason string
-}
 
 // sink is the page of one sink.
 func sink(ctx context.Context, r *request) (any, error) {
@@ -86,9 +80,20 @@ func sink(ctx context.Context, r *request) (any, error) {
 		return page, nil // the database does not answer
 	}
 	if page.sinkRow.Paused {
-		if page.Paused, err = r.lastPause(ctx, name); err != nil {
+		pauses, err := r.Admin.Pauses(ctx, snapshot.Membership)
+		if err != nil {
 			return nil, err
 		}
+		if pause, known := pauses[name]; known {
+			page.Pause = &pause
+		}
+	}
+	unknown, err := r.Admin.UnknownTypes(ctx, &snapshot.Look, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range unknown {
+		page.Troubles = append(page.Troubles, trouble{ID: t.What + " " + t.Text, Class: "warn", Text: cut(t.Text, 300)})
 	}
 	return page, r.readAction(ctx, &page)
 }
@@ -109,7 +114,7 @@ const searchedActions = 100
 
 // lastPause returns the latest pause or resume of a sink; nil if it is not among the latest
 // actions.
-func (r *request) lastPause(ctx context.Context, sink string) (*pausing, error) {
+func (r *request) lastPause(ctx context.Context, sink string) (*store.Action, error) {
 	actions, err := r.Admin.Actions(ctx, searchedActions)
 	if err != nil {
 		return nil, err
@@ -117,7 +122,7 @@ func (r *request) lastPause(ctx context.Context, sink string) (*pausing, error) 
 	for _, a := range actions {
 		var f admin.PauseFilter
 		if (a.Name == "pause" || a.Name == "resume") && json.Unmarshal(a.Filter, &f) == nil && slices.Contains(f.Sinks, sink) {
-			return &pausing{a, a.Reason}, nil
+			return &a, nil
 		}
 	}
 	return nil, nil

@@ -200,6 +200,15 @@ func (v *Store) Trace(ctx context.Context, q store.TraceQuery) (store.Trace, err
 	return t, err
 }
 
+// TraceRows returns what the outbox has of rows of the log.
+func (v *Store) TraceRows(ctx context.Context, rows []notification.Envelope) ([]store.Trace, error) {
+	traces, err := v.Store.TraceRows(ctx, rows)
+	for i := range traces {
+		v.trace(&traces[i])
+	}
+	return traces, err
+}
+
 // Related returns what the outbox has of the notifications of a correlation.
 func (v *Store) Related(ctx context.Context, q store.RelatedQuery) (store.Related, error) {
 	related, err := v.Store.Related(ctx, q)

@@ -75,6 +75,8 @@ type Config struct {
 	Running func() store.Running
 	// Members, if not nil, is called with the number of running forwarders when it changes.
 	Members func(n int)
+	// Actions lists recorded actions, as store.Planner does; nil: the store cannot.
+	Actions func(ctx context.Context, limit int, names ...string) ([]store.Action, error)
 	// Grows means that the log may get more partitions, which become lanes.
 	Grows    bool
 	Observer event.Observer
@@ -428,11 +430,27 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 func (k *Coordinator) logPaused(sink string, paused bool) {
 	switch log := k.Sinks[sink].Dispatcher.LogOf(k.Database); {
 	case paused && !k.paused[sink]:
-		log.Info("sink is paused: its lanes are released until it is resumed")
+		log.Info("sink is paused: its lanes are released until it is resumed", k.pausedBy(sink)...)
 	case !paused && k.paused[sink]:
 		log.Info("sink is resumed")
 	}
 	k.paused[sink] = paused
+}
+
+// pausedBy returns who paused a sink, since when and why, for the log; nothing if the role of a forwarder may not read
+// it.
+func (k *Coordinator) pausedBy(sink string) []any {
+	if k.Actions == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(k.db, k.pause)
+	defer cancel()
+	actions, _ := k.Actions(ctx, store.PauseLimit, "pause", "resume")
+	pause, known := store.Pauses(actions)[sink]
+	if !known {
+		return nil
+	}
+	return []any{"by", pause.Who, "since", pause.At.UTC(), "reason", pause.Reason}
 }
 
 // states returns the states of the sinks with a problem.

@@ -16,29 +16,45 @@ import (
 )
 
 func newWhy(p *command.Invocation) *cobra.Command {
-	w := &why{lookingFor(p)}
+	w := &why{looking: lookingFor(p)}
 	cmd := &cobra.Command{
-		Use:   "why ID",
-		Short: "Explain where a notification is at each sink",
+		Use:   "why ID | --key KEY",
+		Short: "Explain where a notification, or those of a key, are at each sink",
 		Long: `Explain where a notification is at each of its sinks, and why: delivered, with the
 receipt if receipts are kept; waiting in a forwarder; not read yet; retrying after an
 error; blocked by another delivery of its key; scheduled; outside of the hours of the
 sink; cancelled; in a collection; superseded by a newer one; dead; or without a route. It
 also shows whether the sink is paused, throttled or out of reach.
 
+With --key it explains the latest notifications of a key in short. It finds them in
+100,000 offsets of the log and among parked deliveries, and says how to continue.
+
 With a configuration it shows the sinks that the notification is routed to, with
---database alone all sinks. The exit code is 1 if the id is unknown.`,
-		Example: `  waybill why 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
-		Args:    oneID,
-		RunE:    w.run,
+--database alone all sinks. The exit code is 1 if nothing is found.`,
+		Example: `  waybill why 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c
+  waybill why --key a-6 --type order.placed`,
+		RunE: w.run,
 	}
 	w.Add(cmd)
+	w.of.add(cmd)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := w.of.check(cmd, args); err != nil {
+			return command.WrongUsage(cmd, err)
+		}
+		return nil
+	}
 	return cmd
 }
 
-type why struct{ looking }
+type why struct {
+	looking
+	of keyFlags
+}
 
 func (w *why) run(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return w.key(cmd)
+	}
 	return w.inEach(cmd, func(o *operator) (command.Look, error) {
 		answer, trace, err := o.Look(cmd.Context(), store.TraceQuery{ID: args[0]}, o.routing)
 		if err != nil {
@@ -49,6 +65,23 @@ func (w *why) run(cmd *cobra.Command, args []string) error {
 			found.Print = func(w io.Writer) { printAnswer(w, answer, trace.Envelope()) }
 		} else {
 			found.Missing = fmt.Errorf("%s: %s", args[0], answer.Text)
+		}
+		return found, nil
+	})
+}
+
+// key explains the notifications of a key.
+func (w *why) key(cmd *cobra.Command) error {
+	return w.inEach(cmd, func(o *operator) (command.Look, error) {
+		answer, err := o.WhyKey(cmd.Context(), w.of.filter, w.of.before, w.of.limit, o.routing)
+		if err != nil {
+			return command.Look{}, err
+		}
+		found := command.Look{View: answer}
+		if len(answer.Answers) > 0 {
+			found.Print = func(w io.Writer) { printKey(w, answer) }
+		} else {
+			found.Missing = fmt.Errorf("found no notification of key %q; %s", answer.Key, searchedForKey(answer))
 		}
 		return found, nil
 	})

@@ -94,8 +94,12 @@ func (t *Acts) Action(ctx context.Context, id string) (store.Action, error) {
 }
 
 // Actions returns the latest actions; see store.Inspector.
-func (t *Acts) Actions(ctx context.Context, limit int) ([]store.Action, error) {
-	actions, err := t.actions(ctx, `ORDER BY at DESC, id DESC {limit} ?`, limit)
+func (t *Acts) Actions(ctx context.Context, limit int, names ...string) ([]store.Action, error) {
+	which := tables.SQL(``)
+	if len(names) > 0 {
+		which = tables.SQL(`WHERE ?`, tables.AnyOf(`action`, names))
+	}
+	actions, err := t.actions(ctx, `? ORDER BY at DESC, id DESC {limit} ?`, which, limit)
 	if err != nil {
 		return nil, t.run.Failed(err, "list the actions")
 	}

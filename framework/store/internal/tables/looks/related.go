@@ -196,6 +196,46 @@ func (t *Looks) relatedEnds(ctx context.Context, found *traces) error {
 	return nil
 }
 
+// TraceRows traces rows; see store.Inspector.
+func (t *Looks) TraceRows(ctx context.Context, rows []notification.Envelope) (all []store.Trace, err error) {
+	defer t.run.Tried(&err, "look where rows of the log are")
+	// In the same order as trace, for the same reason.
+	cursors, err := t.run.Placed(ctx, t.run.DB, "")
+	if err != nil {
+		return nil, err
+	}
+	found := &traces{of: make(map[string]*store.Trace)}
+	for _, e := range rows {
+		trace := found.trace(e.ID)
+		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: e})
+	}
+	for i := range cursors {
+		if err := t.relatedLane(ctx, found, &cursors[i]); err != nil {
+			return nil, err
+		}
+	}
+	for ids := range slices.Chunk(found.ids, 500) { // far below the limit of arguments
+		var page store.ParkedPage
+		q := store.ParkedQuery{Limit: len(ids) * tracedDeliveries}
+		if err := t.parkedPart(ctx, q, tables.AnyOf(`id`, ids), t.run.Matches(q.Filter), &page); err != nil {
+			return nil, err
+		}
+		for _, d := range page.Deliveries {
+			trace := found.of[d.Envelope.ID]
+			trace.Parked = append(trace.Parked, d)
+		}
+	}
+	if err := t.relatedEnds(ctx, found); err != nil {
+		return nil, err
+	}
+	for _, e := range rows {
+		trace := *found.of[e.ID]
+		trace.Rows = slices.DeleteFunc(slices.Clone(trace.Rows), func(r store.TracedRow) bool { return r.Envelope.Offset != e.Offset })
+		all = append(all, trace)
+	}
+	return all, nil
+}
+
 // traces are the traces that were found, by id.
 type traces struct {
 	of    map[string]*store.Trace

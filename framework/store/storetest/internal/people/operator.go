@@ -301,9 +301,15 @@ func actions(t *testing.T, o *kit.Outbox) {
 	require.Equal(t, store.Action{
 		ID: "first", At: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), Who: "ada", Name: "test", Count: 2, State: store.ActionRunning,
 	}, got[1])
-	got, err = o.Actions(t.Context(), 1)
-	require.NoError(t, err)
-	require.Len(t, got, 1)
+	for _, c := range []struct {
+		limit int
+		names []string
+		want  int
+	}{{1, nil, 1}, {10, []string{"test", "pause"}, 2}, {1, []string{"test"}, 1}, {10, []string{"pause"}, 0}} {
+		got, err = o.Actions(t.Context(), c.limit, c.names...)
+		require.NoError(t, err)
+		require.Len(t, got, c.want, "%+v", c)
+	}
 }
 
 func noAction(t *testing.T, o *kit.Outbox) {

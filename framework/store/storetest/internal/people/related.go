@@ -20,6 +20,7 @@ var relatedFacts = []kit.Fact{
 	{"a search continues where it ended, and finds each notification once", relatedPages},
 	{"a search by time begins before the rows written then", relatedSince},
 	{"a search in an empty log finds nothing", relatedNothing},
+	{"rows are traced together, each with the state of its own offset", tracedRows},
 }
 
 func related(t *testing.T, o *kit.Outbox, q store.RelatedQuery) store.Related {
@@ -74,6 +75,33 @@ func relatedRows(t *testing.T, o *kit.Outbox) {
 	require.Len(t, got.Traces[1].Receipts, 1)
 	require.Equal(t, "web", got.Traces[1].Receipts[0].Sink)
 	require.Empty(t, related(t, o, store.RelatedQuery{ID: "o"}).Traces)
+}
+
+func tracedRows(t *testing.T, o *kit.Outbox) {
+	rows := kit.Several(4)
+	rows[3].ID = rows[0].ID
+	o.Write(t, settled(t, o, rows[:3]...), func(c *store.Checkpoint) {
+		c.Park = []store.Parked{kit.Dead(2, "k")}
+		c.Park[0].Envelope.ID = rows[1].ID
+		c.Receipts = []store.Receipt{{Offset: 1, ID: rows[0].ID, Receipt: "http 202", Attempt: 1, DeliveredAt: kit.Moment}}
+	})
+	o.Publish(t, rows[3])
+	page, err := o.Browse(t.Context(), store.LogQuery{Offsets: 100, Limit: 10})
+	require.NoError(t, err)
+	traces, err := o.TraceRows(t.Context(), page.Rows)
+	require.NoError(t, err)
+	require.Equal(t, []string{rows[0].ID, rows[2].ID, rows[1].ID, rows[0].ID}, traced(traces))
+	for i, settled := range []bool{false, true, true, true} {
+		require.Len(t, traces[i].Rows, 1)
+		require.Equal(t, []store.TracedLane{{Lane: kit.Lane("mail"), Owner: "w1", Settled: settled}}, traces[i].Rows[0].Lanes, i)
+		require.Empty(t, traces[i].Rows[0].Envelope.Payload)
+	}
+	require.Len(t, traces[2].Parked, 1)
+	require.Empty(t, traces[2].Parked[0].Envelope.Payload)
+	require.Len(t, traces[3].Receipts, 1)
+	traces, err = o.TraceRows(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, traces)
 }
 
 func relatedParked(t *testing.T, o *kit.Outbox) {
