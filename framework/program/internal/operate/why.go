@@ -3,6 +3,8 @@ package operate
 import (
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -24,7 +26,8 @@ func newWhy(p *command.Invocation) *cobra.Command {
 receipt if receipts are kept; waiting in a forwarder; not read yet; retrying after an
 error; blocked by another delivery of its key; scheduled; outside of the hours of the
 sink; cancelled; in a collection; superseded by a newer one; dead; or without a route. It
-also shows whether the sink is paused, throttled or out of reach.
+also shows whether the sink is paused, throttled or out of reach, and the last five failed
+attempts of what is parked.
 
 With a configuration it shows the sinks that the notification is routed to, with
 --database alone all sinks. The exit code is 1 if the id is unknown.`,
@@ -74,4 +77,21 @@ func printAnswer(w io.Writer, a admin.Answer, e *notification.Envelope) {
 		verdicts.AppendRow(table.Row{v.Sink, v.Where, command.FirstLine(v.Text, 300)})
 	}
 	verdicts.Render()
+	attempts := command.NewTable(w, "sink", "failed at", "attempt", "class", "took", "by", "error")
+	for _, v := range a.Verdicts {
+		appendAttempts(attempts, v.Attempts, v.Sink)
+	}
+	if attempts.Length() > 0 {
+		terminal.Println(w)
+		attempts.Render()
+	}
+}
+
+// appendAttempts adds a row for each past attempt, which begins with what is given.
+func appendAttempts(t table.Writer, attempts []admin.AttemptView, begin ...any) {
+	for _, a := range attempts {
+		took := time.Duration(a.Millis) * time.Millisecond
+		t.AppendRow(append(slices.Clone(table.Row(begin)),
+			command.TimeText(a.Began), a.Number, a.Class, took, a.Forwarder, command.FirstLine(a.Error, store.MaxPastError)))
+	}
 }
