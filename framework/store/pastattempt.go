@@ -49,7 +49,11 @@ func firstLine(text string) string {
 		}
 		return r
 	}, line)
-	return strings.TrimSpace(CutText(printable, MaxPastError))
+	kept := CutText(printable, MaxPastError)
+	if end := strings.LastIndexByte(kept, ' '); len(kept) < len(printable) && end > 0 {
+		kept = kept[:end] // half a word would not be recognized as one to mask
+	}
+	return strings.TrimSpace(kept)
 }
 
 // attemptForm is a PastAttempt in the database.

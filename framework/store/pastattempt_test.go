@@ -28,11 +28,12 @@ func TestOnlyTheLastFiveAttemptsAreKept(t *testing.T) {
 
 func TestAnAttemptKeepsTheFirstLineOfItsError(t *testing.T) {
 	for text, want := range map[string]string{
-		"boom\ngoroutine 1":            "boom",
-		"\n 422:\tno\r\nmore":          "422: no",
-		strings.Repeat("ü", 150):       strings.Repeat("ü", store.MaxPastError/2),
-		"a\x00b\xff":                   "a b\uFFFD",
-		"x" + strings.Repeat("ü", 150): "x" + strings.Repeat("ü", 99),
+		"boom\ngoroutine 1":                            "boom",
+		"\n 422:\tno\r\nmore":                          "422: no",
+		strings.Repeat("ü", 150):                       strings.Repeat("ü", store.MaxPastError/2),
+		"to " + strings.Repeat("ada@example.org ", 20): "to " + strings.TrimSpace(strings.Repeat("ada@example.org ", 12)),
+		"a\x00b\xff":                                   "a b\uFFFD",
+		"x" + strings.Repeat("ü", 150):                 "x" + strings.Repeat("ü", 99),
 	} {
 		require.Equal(t, want, store.WithPastAttempt(nil, store.PastAttempt{Error: text})[0].Error)
 	}
