@@ -58,6 +58,9 @@ type AttemptView struct {
 	Forwarder string    `json:"forwarder"`
 }
 
+// Took returns how long the call took.
+func (v AttemptView) Took() time.Duration { return time.Duration(v.Millis) * time.Millisecond }
+
 func attemptViews(attempts []store.PastAttempt) (views []AttemptView) {
 	for _, a := range attempts {
 		views = append(views, AttemptView{a.Began.UTC(), a.Duration.Milliseconds(), a.Number, a.Class, a.Error, a.Forwarder})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -90,8 +89,7 @@ func printAnswer(w io.Writer, a admin.Answer, e *notification.Envelope) {
 // appendAttempts adds a row for each past attempt, which begins with what is given.
 func appendAttempts(t table.Writer, attempts []admin.AttemptView, begin ...any) {
 	for _, a := range attempts {
-		took := time.Duration(a.Millis) * time.Millisecond
 		t.AppendRow(append(slices.Clone(table.Row(begin)),
-			command.TimeText(a.Began), a.Number, a.Class, took, a.Forwarder, command.FirstLine(a.Error, store.MaxPastError)))
+			command.TimeText(a.Began), a.Number, a.Class, a.Took(), a.Forwarder, command.FirstLine(a.Error, store.MaxPastError)))
 	}
 }
