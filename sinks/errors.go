@@ -76,10 +76,24 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
+	return fmt.Sprintf("%s%v", e.prefix(), e.Err)
+}
+
+// prefix returns what the text of the error begins with.
+func (e *Error) prefix() string {
 	if e.Class == ClassThrottled {
-		return fmt.Sprintf("throttled until %s: %v", e.Until.UTC().Format(time.RFC3339), e.Err)
+		return "throttled until " + e.Until.UTC().Format(time.RFC3339) + ": "
 	}
-	return fmt.Sprintf("%s: %v", e.Class, e.Err)
+	return e.Class.String() + ": "
+}
+
+// Text returns the text of an error without the class with which that begins, for where the class stands beside it.
+func Text(err error) string {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	return strings.TrimPrefix(err.Error(), e.prefix())
 }
 
 // Unwrap returns the cause.

@@ -34,6 +34,9 @@ type Filter struct {
 	OlderThan, NewerThan time.Duration
 	// Error is a part of the last error's text; case does not matter.
 	Error string
+	// Cause is the ID of a Cause. It selects the deliveries that have it among those of which Admin.Causes makes them
+	// with the rest of the filter.
+	Cause string
 	// Selected selects single deliveries; if empty, all.
 	Selected []store.ParkedPlace
 	// PlannedAt excludes deliveries that were parked or changed after it, by the database's
@@ -59,7 +62,7 @@ func (f Filter) parse() (store.ParkedFilter, error) {
 	if err != nil {
 		problems = append(problems, err)
 	}
-	texts := []string{f.Sink, f.ID, f.Key, f.Group, f.Error}
+	texts := []string{f.Sink, f.ID, f.Key, f.Group, f.Error, f.Cause}
 	for name, value := range f.Metadata {
 		texts = append(texts, name, value)
 		if name == "" {
@@ -152,6 +155,7 @@ type filterForm struct {
 	OlderThan string            `json:"older_than,omitempty"`
 	NewerThan string            `json:"newer_than,omitempty"`
 	Error     string            `json:"error,omitempty"`
+	Cause     string            `json:"cause,omitempty"`
 	Selected  []placeForm       `json:"selected,omitempty"`
 	PlannedAt time.Time         `json:"planned_at,omitzero"`
 }
@@ -165,7 +169,7 @@ type placeForm struct {
 
 // MarshalJSON writes the fields that are set, for the table of actions.
 func (f Filter) MarshalJSON() ([]byte, error) {
-	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.Group, f.States, f.Metadata, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, nil, f.PlannedAt}
+	form := filterForm{f.Sink, f.ID, f.Type, f.Key, f.Group, f.States, f.Metadata, durationText(f.OlderThan), durationText(f.NewerThan), f.Error, f.Cause, nil, f.PlannedAt}
 	for _, p := range f.Selected {
 		form.Selected = append(form.Selected, placeForm{p.Sink, p.Offset, p.ID})
 	}
@@ -186,7 +190,7 @@ func (f *Filter) UnmarshalJSON(text []byte) error {
 	for _, p := range form.Selected {
 		selected = append(selected, store.ParkedPlace{Sink: p.Sink, Ref: store.Ref{Offset: p.Offset, ID: p.ID}})
 	}
-	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.Group, form.States, form.Metadata, older, newer, form.Error, selected, form.PlannedAt}
+	*f = Filter{form.Sink, form.ID, form.Type, form.Key, form.Group, form.States, form.Metadata, older, newer, form.Error, form.Cause, selected, form.PlannedAt}
 	return errors.Join(olderErr, newerErr)
 }
 

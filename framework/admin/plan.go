@@ -33,8 +33,8 @@ type Plan struct {
 }
 
 // Requeue plans to try deliveries again at once, by the database's clock, with all attempts
-// available again. It selects dead deliveries. If the filter names their state, an id or selected
-// deliveries, it also selects those that are tried again anyway: retrying ones, and the first member
+// available again. It selects dead deliveries. If the filter names their state, an id, a cause or
+// selected deliveries, it also selects those that are tried again anyway: retrying ones, and the first member
 // of a closed collection, with which all of it is tried. It selects quiet ones if the filter names
 // that state; they wait again unless the hours of their sink have changed.
 //
@@ -63,8 +63,8 @@ func (a *Admin) Requeue(ctx context.Context, f Filter) (*Plan, error) {
 	return p, err
 }
 
-// Discard plans to delete parked deliveries: dead ones, unless the filter names states, an id
-// or selected deliveries. They will never be delivered, with one exception: a delivery that is
+// Discard plans to delete parked deliveries: dead ones, unless the filter names states, an id,
+// a cause or selected deliveries. They will never be delivered, with one exception: a delivery that is
 // being tried at that moment may still reach its sink, and is parked again if that fails.
 func (a *Admin) Discard(ctx context.Context, f Filter) (*Plan, error) {
 	f.States = defaultStates(f, []store.State{store.StateDead}, states)
@@ -91,7 +91,7 @@ func defaultStates(f Filter, usual, byID []store.State) []store.State {
 	switch {
 	case len(f.States) > 0:
 		return f.States
-	case f.ID != "" || len(f.Selected) > 0:
+	case f.ID != "" || f.Cause != "" || len(f.Selected) > 0:
 		return byID
 	}
 	return usual
@@ -100,7 +100,7 @@ func defaultStates(f Filter, usual, byID []store.State) []store.State {
 func (p *Plan) count(ctx context.Context) error {
 	heads, firsts := p.parsed.Heads, p.parsed.Firsts
 	var err error
-	if p.parsed, err = p.filter.parse(); err != nil {
+	if p.parsed, err = p.admin.parse(ctx, p.filter); err != nil {
 		return err
 	}
 	p.parsed.Heads, p.parsed.Firsts = heads, firsts

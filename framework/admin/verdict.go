@@ -57,9 +57,12 @@ type Verdict struct {
 	DeliveredAt time.Time            `json:"delivered_at,omitzero"`
 	Attempt     int                  `json:"attempt,omitempty"`
 	MaxAttempts int                  `json:"max_attempts,omitempty"`
-	LastError   string               `json:"last_error,omitempty"`
-	HookError   string               `json:"hook_error,omitempty"`
-	DueAt       time.Time            `json:"due_at,omitzero"`
+	// Class and LastError are those of the last attempt, and Attempts the last failed ones, the newest first.
+	Class     string        `json:"class,omitempty"`
+	LastError string        `json:"last_error,omitempty"`
+	Attempts  []AttemptView `json:"attempts,omitempty"`
+	HookError string        `json:"hook_error,omitempty"`
+	DueAt     time.Time     `json:"due_at,omitzero"`
 	// Since is since when it has been parked in this state, or cancelled.
 	Since time.Time `json:"since,omitzero"`
 	// BlockedBy is the id of the delivery that blocks its key.
@@ -157,7 +160,8 @@ func (w *inquiry) passesBy(ctx context.Context, sink string, e *notification.Env
 
 // parked describes a parked delivery.
 func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDelivery) error {
-	v.Attempt, v.LastError, v.HookError, v.DueAt, v.Since, v.Group = p.Attempt, p.LastError, p.HookError, p.DueAt, p.UpdatedAt, p.Group
+	v.Attempt, v.HookError, v.DueAt, v.Since, v.Group = p.Attempt, p.HookError, p.DueAt, p.UpdatedAt, p.Group
+	v.failed(p)
 	if p.HookError != "" {
 		defer func() { v.Text += "; a hook failed: " + p.HookError + "; it is called again " + hookTime(p) }()
 	}
@@ -180,7 +184,7 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 		return nil
 	case p.State == store.StateDead:
 		v.Where = Dead
-		v.Text = fmt.Sprintf("dead since %s after %s: %s", timeText(p.UpdatedAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+		v.Text = fmt.Sprintf("dead since %s after %s: %s", timeText(p.UpdatedAt), attemptsText(p.Attempt, v.MaxAttempts), failureText(p))
 		return nil
 	case p.State == store.StateCollecting:
 		if err := w.collected(ctx, v, p); err != nil {
@@ -197,7 +201,7 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 			v.Text = "waited for the hours of the sink, due since " + timeText(p.DueAt)
 		}
 		if p.LastError != "" {
-			v.Text += fmt.Sprintf(", after %s: %s", attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+			v.Text += fmt.Sprintf(", after %s: %s", attemptsText(p.Attempt, v.MaxAttempts), failureText(p))
 		}
 	case p.State == store.StateScheduled && p.DueAt.After(w.now):
 		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)
@@ -210,6 +214,21 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	return nil
 }
 
+// failed adds what is known of the failed attempts.
+func (v *Verdict) failed(p *store.ParkedDelivery) {
+	v.Class, v.LastError = p.Failure()
+	v.Attempts = attemptViews(p.Attempts)
+}
+
+// failureText returns the last error with its class.
+func failureText(p *store.ParkedDelivery) string {
+	class, cause := p.Failure()
+	if class == "" || cause == "" {
+		return cmp.Or(cause, class)
+	}
+	return class + ": " + cause
+}
+
 // retrying describes a delivery that waits for its next attempt.
 func (w *inquiry) retrying(v *Verdict, p *store.ParkedDelivery) string {
 	due := p.DueAt.After(w.now)
@@ -219,15 +238,15 @@ func (w *inquiry) retrying(v *Verdict, p *store.ParkedDelivery) string {
 	case isUnknown(p.LastError):
 		return fmt.Sprintf("%s; due since %s: %s", w.look.unknown(p), timeText(p.DueAt), p.LastError)
 	case p.Attempt == 0 && p.LastError != "" && due:
-		return fmt.Sprintf("waits until %s, with no attempt spent: %s", timeText(p.DueAt), p.LastError)
+		return fmt.Sprintf("waits until %s, with no attempt spent: %s", timeText(p.DueAt), failureText(p))
 	case p.Attempt == 0 && p.LastError != "":
-		return fmt.Sprintf("waits with no attempt spent, due since %s: %s", timeText(p.DueAt), p.LastError)
+		return fmt.Sprintf("waits with no attempt spent, due since %s: %s", timeText(p.DueAt), failureText(p))
 	case p.Attempt == 0:
 		return "requeued or replayed, due since " + timeText(p.DueAt)
 	case due:
-		return fmt.Sprintf("retrying at %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+		return fmt.Sprintf("retrying at %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), failureText(p))
 	}
-	return fmt.Sprintf("retrying, due since %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
+	return fmt.Sprintf("retrying, due since %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), failureText(p))
 }
 
 // collected describes a member of a collection.
@@ -263,7 +282,8 @@ func (w *inquiry) collected(ctx context.Context, v *Verdict, p *store.ParkedDeli
 		switch first := &firsts[i]; {
 		case first.Collection != p.Collection:
 		case first.LastError != "":
-			v.Where, v.Attempt, v.LastError = Retrying, first.Attempt, first.LastError
+			v.Where, v.Attempt = Retrying, first.Attempt
+			v.failed(first)
 			v.Text = in + ": " + w.retrying(v, first)
 		case first.DueAt.After(w.now):
 			v.Text = in + ": outside of the hours of the sink, which begin at " + timeText(first.DueAt)
@@ -309,7 +329,7 @@ func (w *inquiry) blocked(ctx context.Context, v *Verdict, p *store.ParkedDelive
 		return nil
 	}
 	v.BlockedBy = head.Envelope.ID
-	why := head.LastError
+	why := failureText(head)
 	if head.State == store.StateQuiet {
 		why = "it waits for the hours of the sink, until " + timeText(head.DueAt)
 	}

@@ -23,7 +23,11 @@ type ParkedView struct {
 	FirstParkedAt time.Time `json:"first_parked_at"`
 	// UpdatedAt is the last change, such as an attempt.
 	UpdatedAt time.Time `json:"updated_at"`
-	LastError string    `json:"last_error,omitempty"`
+	// Class is the class of the last error; see store.PastAttempt.
+	Class     string `json:"class,omitempty"`
+	LastError string `json:"last_error,omitempty"`
+	// Attempts are the last failed attempts, the newest first.
+	Attempts []AttemptView `json:"attempts,omitempty"`
 	// Receipt is set if the sink has accepted the delivery and a hook is still due.
 	Receipt   string `json:"receipt,omitempty"`
 	HookError string `json:"hook_error,omitempty"`
@@ -36,11 +40,32 @@ type ParkedView struct {
 // ViewOf returns the view of a parked delivery.
 func ViewOf(p *store.ParkedDelivery) ParkedView {
 	e := &p.Envelope
+	class, cause := p.Failure()
 	return ParkedView{
 		Sink: p.Sink, State: p.State, ID: e.ID, Type: e.Type, Key: e.Key, Offset: e.Offset, Attempt: p.Attempt,
-		DueAt: p.DueAt.UTC(), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), LastError: p.LastError,
+		DueAt: p.DueAt.UTC(), FirstParkedAt: p.FirstParkedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(), Class: class, LastError: cause, Attempts: attemptViews(p.Attempts),
 		Receipt: string(p.Receipt), HookError: p.HookError, Group: p.Group, Collection: store.CollectionRef{Group: p.Group, Number: p.Collection}.ID(),
 	}
+}
+
+// AttemptView is a store.PastAttempt in JSON.
+type AttemptView struct {
+	Began     time.Time `json:"began"`
+	Millis    int64     `json:"ms"`
+	Number    int       `json:"number"`
+	Class     string    `json:"class"`
+	Error     string    `json:"error,omitempty"`
+	Forwarder string    `json:"forwarder"`
+}
+
+// Took returns how long the call took.
+func (v AttemptView) Took() time.Duration { return time.Duration(v.Millis) * time.Millisecond }
+
+func attemptViews(attempts []store.PastAttempt) (views []AttemptView) {
+	for _, a := range attempts {
+		views = append(views, AttemptView{a.Began.UTC(), a.Duration.Milliseconds(), a.Number, a.Class, a.Error, a.Forwarder})
+	}
+	return views
 }
 
 // RowView is a row of the log in JSON, without metadata and payload.

@@ -62,8 +62,8 @@ func TestParkedListsWhatMatches(t *testing.T) {
 		o.leaveParked(t)
 		r := waybill(t, "parked", "list", "--sink", "partner", "--error", "post", "--state", "dead", "--limit", "1", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
-		require.Regexp(t, `^ SINK +STATE +ID +TYPE +KEY +ATTEMPT +SINCE +DUE +LAST ERROR
- partner +dead +a +order.placed +k +12 +\S+ \S+ +- +POST: 500 Internal
+		require.Regexp(t, `^ SINK +STATE +ID +TYPE +KEY +ATTEMPT +SINCE +DUE +CLASS +LAST ERROR
+ partner +dead +a +order.placed +k +12 +\S+ \S+ +- +- +POST: 500 Internal
 
 1 of 2: see --limit
 $`, r.stdout)
@@ -330,6 +330,50 @@ func TestWhyShowsWhereANotificationIs(t *testing.T) {
 	})
 }
 
+func TestWhatFailedIsShownWithItsAttempts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.leaveParked(t)
+		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_parked SET last_error = '422: no email', attempts = $1 WHERE id = 'a'`, store.EncodePastAttempts([]store.PastAttempt{
+			{Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Duration: 12 * time.Millisecond, Number: 1, Class: "permanent", Error: "422: no email", Forwarder: "host-1"},
+			{Began: time.Date(2026, 1, 1, 3, 4, 5, 0, time.UTC), Duration: 10 * time.Second, Number: 12, Class: "timeout", Error: "no answer", Forwarder: "host-2"},
+		}))
+		require.NoError(t, err)
+		attempts := ` 2026-01-02 03:04:05Z +1 +permanent +12ms +host-1 +422: no email
+ (?:partner  )?2026-01-01 03:04:05Z +12 +timeout +10s +host-2 +no answer
+`
+		r := waybill(t, "parked", "show", "a", "--database", o.address)
+		require.Regexp(t, `\nlast error: +permanent: 422: no email\n\n +FAILED AT +ATTEMPT +CLASS +TOOK +BY +ERROR *\n`+attempts, r.stdout)
+		r = waybill(t, "why", "a", "--database", o.address)
+		require.Regexp(t, `after attempt 12: permanent: 422: no email\n\n SINK +FAILED AT .*\n partner `+attempts+`$`, r.stdout)
+		r = waybill(t, "parked", "list", "--id", "a", "--json", "--database", o.address)
+		require.Contains(t, r.stdout, `"class": "permanent"`)
+		require.Contains(t, r.stdout, `"last_error": "422: no email"`)
+		require.Contains(t, r.stdout, `"forwarder": "host-2"`)
+	})
+}
+
+func TestACauseIsRequeuedAsListed(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.leaveParked(t)
+		r := waybill(t, "parked", "causes", "--database", o.address)
+		require.Equal(t, result{stdout: "nothing that matches has failed\n"}, waybill(t, "parked", "causes", "--key", "none", "--database", o.address))
+		require.Regexp(t, `(?m)^ COUNT +CLASS +ERROR +TYPE +SINK +OLDEST +CAUSE *\n 1 × +- `, r.stdout)
+		r = waybill(t, "parked", "causes", "--error", "gone", "--json", "--database", o.address)
+		var causes admin.Causes
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), &causes))
+		require.Len(t, causes.Causes, 1)
+		require.Equal(t, "POST: 410 Gone", causes.Causes[0].Error)
+		r = waybill(t, "parked", "requeue", "--cause", causes.Causes[0].ID, "--yes", "--database", o.address)
+		require.Zero(t, r.code, r.stderr)
+		require.Equal(t, []string{"e dead", "a dead", "b dead", "c retrying", "d blocked"}, o.states(t))
+		r = waybill(t, "parked", "requeue", "--cause", "none", "--yes", "--database", o.address)
+		require.Zero(t, r.code, r.stderr)
+		require.Equal(t, []string{"e dead", "a dead", "b dead", "c retrying", "d blocked"}, o.states(t))
+	})
+}
+
 func TestCollectionsAreListedAndExplained(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -350,7 +394,7 @@ func TestCollectionsAreListedAndExplained(t *testing.T) {
 		}
 		r := waybill(t, "parked", "list", "--group", "cart-17", "--state", "collecting", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
-		require.Regexp(t, `^ SINK +STATE +ID +TYPE +KEY +GROUP +ATTEMPT +SINCE +DUE +LAST ERROR
+		require.Regexp(t, `^ SINK +STATE +ID +TYPE +KEY +GROUP +ATTEMPT +SINCE +DUE +CLASS +LAST ERROR
  partner +collecting +a +order.placed +k +cart-17 +0 .*
  partner +collecting +b +order.placed +- +cart-17 +0 .*
 $`, r.stdout)

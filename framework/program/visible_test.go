@@ -118,9 +118,10 @@ func TestJSONKeepsTheValuesOfHostileNames(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	var found []struct {
 		ID        string `json:"id"`
+		Class     string `json:"class"`
 		LastError string `json:"last_error"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &found))
 	require.Equal(t, hostile("dead"), found[0].ID)
-	require.Equal(t, hostile("permanent: "), found[0].LastError)
+	require.Equal(t, []string{"permanent", hostile("")}, []string{found[0].Class, found[0].LastError})
 }

@@ -212,8 +212,12 @@ type Parked struct {
 	// DueAt is when its next attempt, or the next call of its hook, is due; zero for blocked
 	// deliveries, and for dead ones whose hook has succeeded.
 	DueAt time.Time
-	// LastError is the error of the last attempt.
+	// LastError is the error of the last attempt; see Failure for its class. It stays when a person requeues the
+	// delivery, and so do Attempts.
 	LastError string
+	// Attempts are the last failed attempts after which it was parked, at most MaxPastAttempts, the newest first. Blocked
+	// and scheduled deliveries, and members of collections but the first, have none.
+	Attempts []PastAttempt
 	// Receipt is the sink's receipt for a settling delivery.
 	Receipt notification.Receipt
 	// HookError is why the last call of its hook failed, and HookFailures how often in a row

@@ -53,7 +53,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -142,7 +141,6 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 // send sends the mail for what has the id, or returns the error of making it with its class.
 func (s *Sink) send(ctx context.Context, typ, id string, m *mailserver.Message, err error) (notification.Receipt, error) {
 	if err != nil {
-		err = fmt.Errorf("%s %s: %w", typ, id, err)
 		if errors.Is(err, ErrNoTemplate) || errors.Is(err, ErrVersion) || errors.Is(err, registry.ErrNewerVersion) {
 			return "", sinks.Unknown(err) // a newer deployment may have the templates, or know the type
 		}

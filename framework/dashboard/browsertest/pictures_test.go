@@ -77,7 +77,7 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 	keep("sink")
 	b.open("/parked")
 	keep("parked")
-	b.do(chromedp.Click(`button[name=all][value=requeue]`), chromedp.WaitVisible(`form[action="/parked/act"]`))
+	b.do(chromedp.Click(`.acts button[name=all][value=requeue]`), chromedp.WaitVisible(`form[action="/parked/act"]`))
 	keep("plan")
 	b.do(chromedp.Click(`form[action="/parked/act"] button`), chromedp.WaitVisible(`main dl`))
 	s.eventually(t, 1, `SELECT count(*) FROM outbox_actions WHERE ended_at IS NOT NULL`)

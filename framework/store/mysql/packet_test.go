@@ -76,6 +76,9 @@ func TestWhatTheLogHasFitsIntoStatements(t *testing.T) {
 			for i := range parked {
 				envelopes[i].Offset = int64(i + 1)
 				parked[i] = store.Parked{Envelope: envelopes[i], State: store.StateRetrying, DueAt: time.Now(), LastError: strings.Repeat("'", c.late)}
+				for range store.MaxPastAttempts {
+					parked[i].Attempts = store.WithPastAttempt(parked[i].Attempts, store.PastAttempt{Error: strings.Repeat(`"`, min(c.late, 1000))})
+				}
 				refs[i] = store.RefOf(&envelopes[i])
 				receipts[i] = store.Receipt{Offset: refs[i].Offset, ID: refs[i].ID, Receipt: notification.Receipt(strings.Repeat("'", c.late)), DeliveredAt: time.Now()}
 			}

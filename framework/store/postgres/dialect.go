@@ -71,7 +71,7 @@ func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args
 		}
 		p := store.Parked{
 			Envelope: envelopes.Last(), State: store.State(rest.Text()), Attempt: int(rest.Integer()), DueAt: rest.Time(),
-			LastError: rest.Text(), Receipt: notification.Receipt(rest.Text()), HookError: rest.Text(), HookFailures: int(rest.Integer()),
+			LastError: rest.Text(), Attempts: store.DecodePastAttempts(rest.Text()), Receipt: notification.Receipt(rest.Text()), HookError: rest.Text(), HookFailures: int(rest.Integer()),
 			FirstParkedAt: rest.Time(), Group: rest.Text(), Collection: rest.Text(),
 		}
 		delivery := &store.ParkedDelivery{Parked: p, Sink: rest.Text(), UpdatedAt: rest.Time()}

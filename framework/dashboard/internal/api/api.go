@@ -86,6 +86,7 @@ var routes = []route{
 	{"GET /health/sinks/{sink}", healthOfSink, []string{"max_lag", "max_dead"}},
 	{"GET /parked", parked, append([]string{"cursor", "limit"}, filterNames...)},
 	{"GET /parked/counts", parkedCounts, filterNames},
+	{"GET /parked/causes", parkedCauses, filterNames},
 	{"GET /log", logged, []string{"id", "type", "key", "since", "until", "cursor", "limit"}},
 	{"POST /plans", makePlan, nil},
 	{"GET /actions", actions, []string{"limit"}},

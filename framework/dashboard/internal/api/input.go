@@ -99,14 +99,14 @@ func (r *request) span(name string, usual time.Duration) (time.Duration, error) 
 }
 
 // filterNames has the parameters of a filter.
-var filterNames = []string{"sink", "id", "type", "key", "group", "state", "metadata", "older_than", "newer_than", "error"}
+var filterNames = []string{"sink", "id", "type", "key", "group", "state", "metadata", "older_than", "newer_than", "error", "cause"}
 
 // filter reads a filter.
 func (r *request) filter() (f admin.Filter, err error) {
 	if r.values.Get("error") != "" && !r.User.May(access.Operator) {
 		return f, problemOf(http.StatusForbidden, "only operators may search the texts of errors")
 	}
-	f = admin.Filter{Sink: r.values.Get("sink"), ID: r.values.Get("id"), Type: r.values.Get("type"), Key: r.values.Get("key"), Group: r.values.Get("group"), Error: r.values.Get("error")}
+	f = admin.Filter{Sink: r.values.Get("sink"), ID: r.values.Get("id"), Type: r.values.Get("type"), Key: r.values.Get("key"), Group: r.values.Get("group"), Error: r.values.Get("error"), Cause: r.values.Get("cause")}
 	for _, s := range r.values["state"] {
 		f.States = append(f.States, store.State(s))
 	}

@@ -58,3 +58,11 @@ func parkedCounts(ctx context.Context, r *request) (any, error) {
 	counts, err := r.Admin.Count(ctx, filter)
 	return map[string]any{"counts": append([]store.ParkedCount{}, counts...)}, err
 }
+
+func parkedCauses(ctx context.Context, r *request) (any, error) {
+	filter, err := r.filter()
+	if err != nil {
+		return nil, err
+	}
+	return answered(r.Admin.Causes(ctx, filter))
+}

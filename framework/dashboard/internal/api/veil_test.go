@@ -19,7 +19,7 @@ const answered = `permanent: http://127.0.0.1/hook: 422 Unprocessable Entity: {"
 
 // readers are all GETs that show something of a notification or a sink.
 var readers = []string{
-	"/status", "/sinks", "/sinks/mail", "/parked", "/parked/counts", "/notifications/n1", "/notifications/n1/trace", "/forwarders", "/health/sinks", "/health/sinks/mail", "/log", "/actions", "/types",
+	"/status", "/sinks", "/sinks/mail", "/parked", "/parked/counts", "/parked/causes", "/notifications/n1", "/notifications/n1/trace", "/forwarders", "/health/sinks", "/health/sinks/mail", "/log", "/actions", "/types",
 }
 
 // echoing is an outbox whose receivers repeat what they get, wherever their answers are kept.
@@ -31,6 +31,7 @@ func echoing(t *testing.T, o *outbox) *site {
 	failed := func(offset int, state store.State) store.Parked {
 		p := dead(offset, "k")
 		p.State, p.LastError, p.Envelope.Payload = state, answered, []byte(`{"email":"ada@example.org"}`)
+		p.Attempts = []store.PastAttempt{{Class: "permanent", Error: strings.TrimPrefix(answered, "permanent: ")}, {Class: "timeout", Error: `"Email":"ada@example.org" does not answer`}}
 		return p
 	}
 	settling := failed(1, store.StateDead)
@@ -56,6 +57,12 @@ func TestViewersGetTheClassesOfReceiversErrorsOnly(t *testing.T) {
 			classes += strings.Count(a.text, "permanent, http 422")
 		}
 		require.NotZero(t, classes)
+		parked := s.look(t, "/parked").text
+		require.Contains(t, parked, `"class": "permanent",
+      "last_error": "http 422",
+      "attempts": [`)
+		require.Regexp(t, `"class": "permanent",\s+"error": "http 422",\s+"forwarder":`, parked)
+		require.Regexp(t, `"class": "timeout",\s+"forwarder":`, parked)
 	})
 }
 

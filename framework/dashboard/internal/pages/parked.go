@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,13 +21,15 @@ import (
 const pageRows = 50
 
 // parkedForm is the filter of parked deliveries, as in addresses and forms.
-type parkedForm struct{ Sink, Type, Key, Group, State, Metadata, Reason, Older, Newer, ID string }
+type parkedForm struct {
+	Sink, Type, Key, Group, State, Metadata, Reason, Older, Newer, ID, Cause, Sort string
+}
 
 func readParkedForm(v url.Values) parkedForm {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	return parkedForm{
 		Sink: text("sink"), Type: text("type"), Key: v.Get("key"), Group: v.Get("group"), State: text("state"), Metadata: text("metadata"),
-		Reason: text("reason"), Older: text("older"), Newer: text("newer"), ID: text("id"),
+		Reason: text("reason"), Older: text("older"), Newer: text("newer"), ID: text("id"), Cause: text("cause"), Sort: text("sort"),
 	}
 }
 
@@ -34,7 +37,7 @@ func readParkedForm(v url.Values) parkedForm {
 func (f parkedForm) Fields() url.Values {
 	v := make(url.Values)
 	for name, text := range map[string]string{
-		"sink": f.Sink, "type": f.Type, "key": f.Key, "group": f.Group, "state": f.State, "metadata": f.Metadata, "reason": f.Reason, "older": f.Older, "newer": f.Newer, "id": f.ID,
+		"sink": f.Sink, "type": f.Type, "key": f.Key, "group": f.Group, "state": f.State, "metadata": f.Metadata, "reason": f.Reason, "older": f.Older, "newer": f.Newer, "id": f.ID, "cause": f.Cause, "sort": f.Sort,
 	} {
 		if text != "" {
 			v.Set(name, text)
@@ -52,8 +55,17 @@ func (f parkedForm) Of(sink string, state store.State) string {
 	return f.Query()
 }
 
+// OfCause returns the form for a cause.
+func (f parkedForm) OfCause(cause string) parkedForm {
+	f.Cause = cause
+	return f
+}
+
+// Narrows reports whether the form selects deliveries.
+func (f parkedForm) Narrows() bool { return f != parkedForm{Sort: f.Sort} }
+
 func (f parkedForm) filter() (admin.Filter, error) {
-	filter := admin.Filter{Sink: f.Sink, ID: f.ID, Type: f.Type, Key: f.Key, Group: f.Group, Error: f.Reason}
+	filter := admin.Filter{Sink: f.Sink, ID: f.ID, Type: f.Type, Key: f.Key, Group: f.Group, Error: f.Reason, Cause: f.Cause}
 	if f.State != "" {
 		filter.States = []store.State{store.State(f.State)}
 	}
@@ -132,8 +144,20 @@ func (r parkedRow) Waits() string {
 	return ""
 }
 
-// Reason returns the last error; "" if there was none.
-func (r parkedRow) Reason() string { return cmp.Or(r.HookError, r.LastError) }
+// Reason returns the last error without its class; "" if there was none.
+func (r parkedRow) Reason() string {
+	_, cause := r.Failure()
+	return cmp.Or(r.HookError, cause)
+}
+
+// Class returns the class of the last error; "" if it is not known, or Reason is about a hook.
+func (r parkedRow) Class() string {
+	if r.HookError != "" {
+		return ""
+	}
+	class, _ := r.Failure()
+	return class
+}
 
 func parkedRows(found []store.ParkedDelivery) []parkedRow {
 	rows := make([]parkedRow, len(found))
@@ -158,7 +182,40 @@ type parkedPage struct {
 	// page. Short says that the page is not full, since the search of one page is limited.
 	Next         string
 	First, Short bool
+	// Orders are the orders that Form.Sort may name. Cut says that there are more deliveries than were sorted.
+	Orders []parkedOrder
+	Cut    bool
+	// Causes are those of several of the deliveries, or the one that the form names. Others is how many
+	// more such causes there are, and Beyond that there are more failed deliveries than were grouped.
+	Causes []admin.Cause
+	Others int
+	Beyond bool
 }
+
+// parkedOrder is an order of the list.
+type parkedOrder struct {
+	Name, Text string
+	compare    func(a, b *store.ParkedDelivery) int
+}
+
+// parkedOrders are the orders other than that of the log, in which the list needs no sorting.
+var parkedOrders = []parkedOrder{
+	{"oldest", "oldest first", func(a, b *store.ParkedDelivery) int { return a.FirstParkedAt.Compare(b.FirstParkedAt) }},
+	{"attempts", "most attempts first", func(a, b *store.ParkedDelivery) int { return cmp.Compare(b.Attempt, a.Attempt) }},
+	{"due", "next attempt first", func(a, b *store.ParkedDelivery) int {
+		if a.DueAt.IsZero() != b.DueAt.IsZero() { // those that wait for nothing come last
+			return cmp.Compare(b.DueAt.Unix(), a.DueAt.Unix())
+		}
+		return a.DueAt.Compare(b.DueAt)
+	}},
+}
+
+const (
+	// sortedRows is how many deliveries are sorted: the first ones of the log that match.
+	sortedRows = 1000
+	// shownCauses is how many causes are listed.
+	shownCauses = 5
+)
 
 // parkedCounts returns the counts of the last sample, as the overview shows them.
 func (r *request) parkedCounts(ctx context.Context) (counts []store.ParkedCount) {
@@ -175,7 +232,7 @@ func (r *request) parkedCounts(ctx context.Context) (counts []store.ParkedCount)
 
 func parked(ctx context.Context, r *request) (any, error) {
 	query := r.URL.Query()
-	page := parkedPage{Form: readParkedForm(query), States: parkedStates, First: query.Get("after") == ""}
+	page := parkedPage{Form: readParkedForm(query), States: parkedStates, Orders: parkedOrders, First: query.Get("after") == "" && query.Get("from") == ""}
 	if page.Form.Reason != "" && !r.User.May(access.Operator) {
 		return nil, problem{http.StatusForbidden, "only operators may search the texts of errors"}
 	}
@@ -183,25 +240,81 @@ func parked(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := readPlace(query.Get("after"))
-	if err != nil {
-		return nil, err
-	}
 	page.Counts = r.parkedCounts(ctx)
-	found, err := r.Admin.BrowseParked(ctx, filter, after, pageRows)
-	if err != nil {
+	if page.First {
+		if err := page.group(ctx, r, filter); err != nil {
+			return nil, err
+		}
+	}
+	if err := page.list(ctx, r, filter); err != nil {
 		return nil, err
 	}
-	page.Rows = parkedRows(found.Deliveries)
 	if f := page.Form; f.Group != "" && f.Sink != "" {
 		if page.Open, err = r.Store.Collection(ctx, f.Sink, store.CollectionRef{Group: f.Group}); err != nil {
 			return nil, err
 		}
 	}
+	return page, nil
+}
+
+// list adds one page of the deliveries that match.
+func (page *parkedPage) list(ctx context.Context, r *request, filter admin.Filter) error {
+	query, fields := r.URL.Query(), page.Form.Fields()
+	if page.Form.Sort != "" {
+		return page.sorted(ctx, r, filter)
+	}
+	after, err := readPlace(query.Get("after"))
+	if err != nil {
+		return err
+	}
+	found, err := r.Admin.BrowseParked(ctx, filter, after, pageRows)
+	page.Rows = parkedRows(found.Deliveries)
 	if next := placeText(found.Next); next != "" {
-		fields := page.Form.Fields()
 		fields.Set("after", next)
 		page.Next, page.Short = fields.Encode(), len(page.Rows) < pageRows
 	}
-	return page, nil
+	return err
+}
+
+// sorted is list in another order than that of the log.
+func (page *parkedPage) sorted(ctx context.Context, r *request, filter admin.Filter) error {
+	order := slices.IndexFunc(parkedOrders, func(o parkedOrder) bool { return o.Name == page.Form.Sort })
+	if order < 0 {
+		return problem{http.StatusBadRequest, fmt.Sprintf("there is no order %q: use one of the list", cut(page.Form.Sort, 50))}
+	}
+	from, err := number(r.URL.Query(), "from")
+	if err != nil {
+		return err
+	}
+	found, err := r.Admin.BrowseParked(ctx, filter, store.ParkedPlace{}, sortedRows)
+	if err != nil {
+		return err
+	}
+	all := found.Deliveries
+	slices.SortStableFunc(all, func(a, b store.ParkedDelivery) int { return parkedOrders[order].compare(&a, &b) })
+	begin := int(min(from, int64(len(all))))
+	end := min(begin+pageRows, len(all))
+	page.Rows, page.Cut = parkedRows(all[begin:end]), found.Next != (store.ParkedPlace{})
+	if end < len(all) {
+		fields := page.Form.Fields()
+		fields.Set("from", strconv.Itoa(end))
+		page.Next = fields.Encode()
+	}
+	return nil
+}
+
+// group adds the causes of what has failed.
+func (page *parkedPage) group(ctx context.Context, r *request, filter admin.Filter) error {
+	all, err := r.Admin.Causes(ctx, filter)
+	for _, c := range all.Causes {
+		switch {
+		case page.Form.Cause != "" && c.ID != page.Form.Cause, page.Form.Cause == "" && c.Count == 1:
+		case len(page.Causes) == shownCauses:
+			page.Others++
+		default:
+			page.Causes = append(page.Causes, c)
+		}
+	}
+	page.Beyond = all.More
+	return err
 }

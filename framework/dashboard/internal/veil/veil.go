@@ -264,13 +264,46 @@ func (v *Store) parked(found []store.ParkedDelivery) []store.ParkedDelivery {
 	for i := range found {
 		d := &found[i]
 		typ, payload := d.Envelope.Type, d.Envelope.Payload
-		d.LastError, d.HookError = v.text(typ, d.LastError, payload), v.text(typ, d.HookError, payload)
+		d.LastError, d.HookError = v.lastError(d), v.text(typ, d.HookError, payload)
+		d.Attempts = v.attempts(d)
 		d.Receipt = v.receipt(typ, d.Receipt, payload)
 		if d.Group != "" && v.hidesGroup(d.Sink) {
 			d.Group = ""
 		}
 	}
 	return found
+}
+
+// lastError returns the last error of a parked delivery, which begins with its class if the cause is hidden.
+func (v *Store) lastError(d *store.ParkedDelivery) string {
+	if !v.viewer {
+		return v.text(d.Envelope.Type, d.LastError, d.Envelope.Payload)
+	}
+	class, cause := d.Failure()
+	return strings.Replace(Class(classedText(class, cause)), ", ", ": ", 1)
+}
+
+// attempts returns a copy of the attempts of a parked delivery.
+func (v *Store) attempts(d *store.ParkedDelivery) []store.PastAttempt {
+	attempts := slices.Clone(d.Attempts)
+	for i := range attempts {
+		a := &attempts[i]
+		if a.Error = v.text(d.Envelope.Type, a.Error, d.Envelope.Payload); v.viewer {
+			_, a.Error, _ = strings.Cut(Class(classedText(a.Class, d.Attempts[i].Error)), ", ")
+		}
+	}
+	return attempts
+}
+
+// classedText returns an error as package sinks writes it.
+func classedText(class, cause string) string {
+	switch class {
+	case "":
+		return cause
+	case "timeout", "panic":
+		class = "transient"
+	}
+	return class + ": " + cause
 }
 
 func (v *Store) trace(t *store.Trace) {

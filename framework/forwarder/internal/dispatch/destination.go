@@ -66,7 +66,7 @@ func (d *Dispatcher) parkIfDown(it *item, slots int, now time.Time) bool {
 		why, since = errCrowded, known.since
 	}
 	d.queue.Done(it)
-	d.parkForDestination(it, why, since, now)
+	d.parkForDestination(it, store.CutText(why.Error(), maxErrorText), since, now)
 	return true
 }
 
@@ -208,11 +208,12 @@ func (d *Dispatcher) judgeByDestination(f *failure) bool {
 // parkWithoutAttempt parks an item without spending the attempt.
 func (d *Dispatcher) parkWithoutAttempt(f *failure) {
 	f.Attempt--
-	d.parkForDestination(f.item, f.err, d.destinations[f.destination].circuit.OpenSince(), f.now)
+	f.noted()
+	d.parkForDestination(f.item, f.past.lastError, d.destinations[f.destination].circuit.OpenSince(), f.now)
 }
 
 // parkForDestination parks an item until its destination is tried again. since is when that got into trouble, or zero.
-func (d *Dispatcher) parkForDestination(it *item, why error, since, now time.Time) {
+func (d *Dispatcher) parkForDestination(it *item, why string, since, now time.Time) {
 	d.pending--
 	it.lane.parkRetrying(it, why, now.Add(d.destinations[it.destination].circuit.Postponement(since, now)))
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func TestNoFollowerOvertakesADeliveryWhoseFailureIsNotWritten(t *testing.T) {
 
 	it := next(t, d)
 	require.Equal(t, "first", it.ID)
-	l.parkRetrying(it, context.DeadlineExceeded, time.Now().Add(time.Minute))
+	l.parkRetrying(it, "", time.Now().Add(time.Minute))
 
 	l.ResumeFollowers("k", parked, 1) // the table before the failure is written
 	require.Zero(t, d.queue.Len(), "the second delivery waits for the first")

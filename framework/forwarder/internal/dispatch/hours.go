@@ -171,7 +171,9 @@ func (d *Dispatcher) parkIfQuiet(it *item, now time.Time) bool {
 	d.queue.Done(it)
 	d.pending--
 	p := it.parked(store.StateQuiet)
-	p.DueAt, p.LastError = until, it.lastError
+	if p.DueAt = until; it.past != nil {
+		p.LastError = it.past.lastError
+	}
 	// The table may have loose ones of the key that wait behind this one.
 	ask := it.timing.of.Unless != nil && it.Key != "" && l.keys.Holds(it.Key)
 	l.end(it, Settlement{Parked: &p, Ask: ask})

@@ -42,8 +42,8 @@ type item struct {
 	// hookFailures is how often in a row its hook has failed.
 	hookFailures int
 
-	// lastError is the error of the last attempt, if it was parked.
-	lastError string
+	// past is what is known of earlier attempts; nil if there are none.
+	past *past
 
 	// timing says what the hours of the sink mean for it. It is loose if it goes without regard to its key.
 	timing timing
@@ -136,6 +136,9 @@ func (it *item) parked(state store.State) store.Parked {
 		first = time.Now()
 	}
 	p := store.Parked{Envelope: *it.Envelope, State: state, Attempt: it.Attempt, FirstParkedAt: first}
+	if it.past != nil {
+		p.Attempts = it.past.attempts
+	}
 	if it.unit != nil {
 		it.unit.park(&p)
 	}

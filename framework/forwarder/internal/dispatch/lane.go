@@ -255,8 +255,8 @@ func (l *Lane) passedBy(it *item) {
 }
 
 // parkRetrying parks an item until it is due again, and what waits behind it.
-func (l *Lane) parkRetrying(it *item, why error, due time.Time) {
-	l.park(it, store.StateRetrying, due, why.Error())
+func (l *Lane) parkRetrying(it *item, why string, due time.Time) {
+	l.park(it, store.StateRetrying, due, why)
 	l.holdKey(it)
 }
 
@@ -272,7 +272,7 @@ func (l *Lane) died(it *item, err error) {
 
 func (l *Lane) parkDead(it *item, err error, ask bool) {
 	p := it.parked(store.StateDead)
-	p.LastError = store.CutText(err.Error(), maxErrorText)
+	p.LastError = it.past.lastError
 	l.end(it, Settlement{Ask: ask, Parked: &p, Dead: deadReason(err)})
 }
 
@@ -296,7 +296,7 @@ const maxErrorText = 2000
 // park settles an item by parking it.
 func (l *Lane) park(it *item, state store.State, due time.Time, reason string) {
 	p := it.parked(state)
-	p.DueAt, p.LastError = due, store.CutText(reason, maxErrorText)
+	p.DueAt, p.LastError = due, reason
 	l.end(it, Settlement{Parked: &p})
 }
 

@@ -283,7 +283,7 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 
 // itemOf returns the item of a parked delivery.
 func (l *Lane) itemOf(p *store.Parked) *item {
-	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures, lastError: p.LastError}
+	it := &item{lane: l, state: p.State, firstParked: p.FirstParkedAt, hookFailures: p.HookFailures, past: pastOf(p)}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink, it.Attempt = &p.Envelope, l.dispatcher.name, p.Attempt
 	it.destination = l.dispatcher.caller.Destination(&it.Delivery)

@@ -22,10 +22,12 @@ type failure struct {
 	class sinks.Class
 	until time.Time // of a throttling
 	now   time.Time
+	// number is that of the attempt, also if it turns out to use up none.
+	number int
 }
 
 func newFailure(c *call, it *item, err error, now time.Time) *failure {
-	f := &failure{item: it, call: c, err: err, now: now}
+	f := &failure{item: it, call: c, err: err, now: now, number: it.Attempt}
 	f.class, f.until = sinks.Classify(err)
 	switch canceled := c.ctx != nil && errors.Is(c.ctx.Err(), context.Canceled); {
 	case canceled && errors.Is(err, context.Canceled):
@@ -163,7 +165,8 @@ func (d *Dispatcher) tryAgain(f *failure, pause time.Duration) {
 	f.lane.stats.Failed++
 	d.pending--
 	d.logFailure(slog.LevelWarn, "delivery failed, retrying", f, "pause", pause.Round(time.Millisecond))
-	f.lane.parkRetrying(f.item, f.err, f.now.Add(pause))
+	f.noted()
+	f.lane.parkRetrying(f.item, f.past.lastError, f.now.Add(pause))
 }
 
 // keyOrID identifies an item for the breaker, which counts failures of several keys.
@@ -226,6 +229,7 @@ func (d *Dispatcher) dead(f *failure) {
 	d.pending--
 	f.count(&f.lane.stats.Dead)
 	d.logFailure(slog.LevelError, "delivery is dead", f)
+	f.noted()
 	f.lane.died(f.item, f.err)
 }
 

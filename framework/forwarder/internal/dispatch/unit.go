@@ -36,7 +36,7 @@ func (l *Lane) ResumeCollection(members []store.Parked) (taken bool) {
 	}
 	envelope := members[0].Envelope
 	envelope.ID, envelope.Key = u.ref.ID(), "" // its group is its order
-	it := &item{lane: l, state: store.StateCollecting, firstParked: members[0].FirstParkedAt, lastError: members[0].LastError, unit: u}
+	it := &item{lane: l, state: store.StateCollecting, firstParked: members[0].FirstParkedAt, past: pastOf(&members[0]), unit: u}
 	it.Origin = fairqueue.FromParked
 	it.Envelope, it.Sink = &envelope, d.name
 	for i := range members {
@@ -135,7 +135,7 @@ func (s *Settlement) Members() []Settlement {
 		if again && i > 0 && m.DueAt.IsZero() {
 			continue
 		}
-		it := &item{lane: s.item.lane, state: store.StateCollecting, firstParked: m.FirstParkedAt, hookFailures: m.HookFailures}
+		it := &item{lane: s.item.lane, state: store.StateCollecting, firstParked: m.FirstParkedAt, hookFailures: m.HookFailures, past: pastOf(m)}
 		it.Envelope, it.Sink, it.Attempt = &m.Envelope, s.item.Sink, s.item.Attempt
 		one := Settlement{item: it, Receipt: s.Receipt, Delivered: s.Delivered, HeldBack: s.HeldBack, Dead: s.Dead}
 		var err error

@@ -42,7 +42,7 @@ Except for reroute, the commands read only the keys that locate the outbox. With
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(command.WrongFlag)
-	cmd.AddCommand(newParkedList(p), newParkedShow(p))
+	cmd.AddCommand(newParkedList(p), newParkedCauses(p), newParkedShow(p))
 	cmd.AddCommand(newParkedActions(p)...)
 	return cmd
 }
@@ -70,6 +70,7 @@ func (f *filterFlags) addCommon(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.ID, "id", "", "select deliveries of the notification with this id")
 	cmd.Flags().StringArrayVar(&f.metadata, "metadata", nil, "select deliveries with this metadata, as `NAME=VALUE`; may be repeated, and all must hold")
 	cmd.Flags().StringVar(&f.Error, "error", "", "select deliveries whose last error contains this text, in upper or lower case")
+	cmd.Flags().StringVar(&f.Cause, "cause", "", "select deliveries that failed for this cause, as waybill parked causes names it")
 	cmd.Flags().Var(&f.olderThan, "older-than", "select deliveries first parked longer ago than this, such as 90m or 7d")
 	cmd.Flags().Var(&f.newer, "newer-than", "select deliveries first parked not longer ago than this")
 }
@@ -93,7 +94,7 @@ func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 
 // isEmpty reports whether no flag selects deliveries.
 func (f *filterFlags) isEmpty() bool {
-	return f.Sink == "" && f.Type == "" && f.Key == "" && f.Group == "" && f.ID == "" && f.Error == "" &&
+	return f.Sink == "" && f.Type == "" && f.Key == "" && f.Group == "" && f.ID == "" && f.Error == "" && f.Cause == "" &&
 		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0 && len(f.metadata) == 0
 }
 
@@ -166,14 +167,15 @@ func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCou
 		terminal.Println(w, "nothing that matches is parked")
 		return
 	}
-	header := []any{"sink", "state", "id", "type", "key", "attempt", "since", "due", "last error"}
+	header := []any{"sink", "state", "id", "type", "key", "attempt", "since", "due", "class", "last error"}
 	grouped := slices.ContainsFunc(found, func(p admin.ParkedView) bool { return p.Group != "" })
 	if grouped {
 		header = slices.Insert(header, 5, any("group"))
 	}
 	list := command.NewTable(w, header...)
 	for _, p := range found {
-		row := table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), command.TimeOrDash(p.DueAt), command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)}
+		row := table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), command.TimeOrDash(p.DueAt),
+			command.OrDash(p.Class), command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)}
 		if grouped {
 			row = slices.Insert(row, 5, any(command.OrDash(p.Group)))
 		}
@@ -197,8 +199,10 @@ func newParkedShow(p *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show the parked deliveries of a notification",
-		Long: `Show the parked deliveries of one notification in full: envelope, payload, attempts and
-the last error.`,
+		Long: `Show the parked deliveries of one notification in full: envelope, payload, the last
+error, and the last five failed attempts, the newest first. An attempt whose number is
+not above that of the attempt below was made after a requeue, or the one below used up
+no attempt.`,
 		Example: `  waybill parked show 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c
   waybill parked show 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c --sink partner --json`,
 		Args: oneID,
@@ -264,12 +268,20 @@ func printWhole(w io.Writer, p *store.ParkedDelivery) {
 		line("due", "%s", command.TimeText(p.DueAt))
 	}
 	line("attempts", "%d", p.Attempt)
-	line("last error", "%s", command.OrDash(p.LastError))
+	class, cause := p.Failure()
+	line("last error", "%s", command.OrDash(joined(class, cause)))
 	if p.Receipt != "" {
 		line("receipt", "%s", p.Receipt)
 	}
 	if p.HookError != "" {
 		line("hook error", "%s", p.HookError)
+	}
+	if len(p.Attempts) > 0 {
+		attempts := command.NewTable(w, "failed at", "attempt", "class", "took", "by", "error")
+		appendAttempts(attempts, admin.ViewOf(p).Attempts)
+		terminal.Println(w)
+		attempts.Render()
+		terminal.Println(w)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {
 		line("metadata", "%s=%s", name, e.Metadata[name])

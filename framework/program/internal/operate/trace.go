@@ -113,13 +113,21 @@ func printBranch(w io.Writer, b *admin.Branch, indent string, now time.Time) {
 	}
 	terminal.Printf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, command.OrDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(strings.Join(states, ", "), b.Text))
 	for _, v := range b.Verdicts {
-		if v.LastError != "" {
-			terminal.Printf(w, "%s    %s: %s\n", indent, v.Sink, command.FirstLine(v.LastError, 300))
+		if failure := joined(v.Class, v.LastError); failure != "" {
+			terminal.Printf(w, "%s    %s: %s\n", indent, v.Sink, command.FirstLine(failure, 300))
 		}
 	}
 	for _, caused := range b.Caused {
 		printBranch(w, caused, indent+"  ", now)
 	}
+}
+
+// joined returns an error after its class, either of which may be "".
+func joined(class, cause string) string {
+	if class == "" || cause == "" {
+		return cmp.Or(cause, class)
+	}
+	return class + ": " + cause
 }
 
 // stateText returns the state of a delivery in a word or two.

@@ -3,6 +3,7 @@ package operate
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ func newWhy(p *command.Invocation) *cobra.Command {
 receipt if receipts are kept; waiting in a forwarder; not read yet; retrying after an
 error; blocked by another delivery of its key; scheduled; outside of the hours of the
 sink; cancelled; in a collection; superseded by a newer one; dead; or without a route. It
-also shows whether the sink is paused, throttled or out of reach.
+also shows whether the sink is paused, throttled or out of reach, and the last five failed
+attempts of what is parked.
 
 With --key it explains the latest notifications of a key in short. It finds them in
 100,000 offsets of the log and among parked deliveries, and says how to continue.
@@ -107,4 +109,20 @@ func printAnswer(w io.Writer, a admin.Answer, e *notification.Envelope) {
 		verdicts.AppendRow(table.Row{v.Sink, v.Where, command.FirstLine(v.Text, 300)})
 	}
 	verdicts.Render()
+	attempts := command.NewTable(w, "sink", "failed at", "attempt", "class", "took", "by", "error")
+	for _, v := range a.Verdicts {
+		appendAttempts(attempts, v.Attempts, v.Sink)
+	}
+	if attempts.Length() > 0 {
+		terminal.Println(w)
+		attempts.Render()
+	}
+}
+
+// appendAttempts adds a row for each past attempt, which begins with what is given.
+func appendAttempts(t table.Writer, attempts []admin.AttemptView, begin ...any) {
+	for _, a := range attempts {
+		t.AppendRow(append(slices.Clone(table.Row(begin)),
+			command.TimeText(a.Began), a.Number, a.Class, a.Took(), a.Forwarder, command.FirstLine(a.Error, store.MaxPastError)))
+	}
 }

@@ -17,7 +17,11 @@ import (
 const chunkRows = 1000
 
 func parkedSize(p *store.Parked) int {
-	return store.Size(&p.Envelope) + len(p.LastError) + len(p.Receipt) + len(p.HookError) + len(p.Group)
+	size := store.Size(&p.Envelope) + len(p.LastError) + len(p.Receipt) + len(p.HookError) + len(p.Group)
+	for _, a := range p.Attempts {
+		size += 2*len(a.Error) + len(a.Forwarder) + rowBytes
+	}
+	return size
 }
 
 func receiptSize(r *store.Receipt) int { return len(r.ID) + len(r.Receipt) + rowBytes }
@@ -219,7 +223,7 @@ func (r *Runner) Unpark(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 
 func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
 	return t.insertParked(ctx, tx, sink, parked, t.run.Dialect.OnConflict(parkedKey,
-		[]string{"state", "attempt", "due_at", "last_error", "receipt", "hook_error", "hook_failures", "updated_at"}, Condition{"state", string(store.StateBlocked)}))
+		[]string{"state", "attempt", "due_at", "last_error", "attempts", "receipt", "hook_error", "hook_failures", "updated_at"}, Condition{"state", string(store.StateBlocked)}))
 }
 
 func (t *Tables) insertParked(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked, onConflict string) error {
@@ -231,7 +235,7 @@ func (t *Tables) insertParked(ctx context.Context, tx *sql.Tx, sink string, park
 				return err
 			}
 		}
-		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, collect_group, collection, updated_at) VALUES ?`+
+		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, attempts, receipt, hook_error, hook_failures, first_parked_at, collect_group, collection, updated_at) VALUES ?`+
 			onConflict, Join(", ", values))
 		if err != nil {
 			return err
@@ -280,7 +284,7 @@ func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
 	}
 	d := t.run.Dialect
 	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.BindTime(notification.ClampTime(e.OccurredOn)), d.BindTime(e.DeliverAt), metadata, d.BindPayload(e.Payload),
-		string(p.State), p.Attempt, d.BindTime(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.BindTime(first), p.Group, p.Collection, SQL(`{now}`)), nil
+		string(p.State), p.Attempt, d.BindTime(p.DueAt), p.LastError, store.EncodePastAttempts(p.Attempts), string(p.Receipt), p.HookError, p.HookFailures, d.BindTime(first), p.Group, p.Collection, SQL(`{now}`)), nil
 }
 
 func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts []store.Receipt) error {

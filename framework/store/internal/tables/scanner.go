@@ -59,9 +59,11 @@ func EachParked(ctx context.Context, db *sql.DB, d Dialect, query string, args [
 	envelopes := NewScanner(d)
 	for more := true; more && rows.Next(); {
 		p := &store.ParkedDelivery{}
-		if p.Envelope, err = envelopes.Scan(rows, &p.State, &p.Attempt, Into(d, &p.DueAt), &p.LastError, &p.Receipt, &p.HookError, &p.HookFailures, Into(d, &p.FirstParkedAt), &p.Group, &p.Collection, &p.Sink, Into(d, &p.UpdatedAt)); err != nil {
+		var attempts string
+		if p.Envelope, err = envelopes.Scan(rows, &p.State, &p.Attempt, Into(d, &p.DueAt), &p.LastError, &attempts, &p.Receipt, &p.HookError, &p.HookFailures, Into(d, &p.FirstParkedAt), &p.Group, &p.Collection, &p.Sink, Into(d, &p.UpdatedAt)); err != nil {
 			return err
 		}
+		p.Attempts = store.DecodePastAttempts(attempts)
 		if more, err = each(p); err != nil {
 			return err
 		}

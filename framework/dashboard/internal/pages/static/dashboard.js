@@ -73,6 +73,15 @@ if ("livePage" in document.body.dataset) setTimeout(look, least);
 
 document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); // a phone does not show all links
 
+// Selecting all -----------------------------------------------------------------------------
+
+for (const all of document.querySelectorAll("[data-all]")) {
+  const boxes = () => [...all.form.elements].filter((box) => box.name === all.dataset.all && box.type === "checkbox");
+  all.closest("[hidden]")?.removeAttribute("hidden");
+  all.addEventListener("change", () => boxes().forEach((box) => (box.checked = all.checked)));
+  all.form.addEventListener("change", () => (all.checked = boxes().every((box) => box.checked)));
+}
+
 // Keys --------------------------------------------------------------------------------------
 
 const typing = "input, textarea, select, [contenteditable]";

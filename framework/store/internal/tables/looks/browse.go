@@ -150,7 +150,7 @@ func (*Looks) parkedAfter(sink string, after store.ParkedPlace) tables.Expr {
 // the primary key, so that no plan reads more.
 func (t *Looks) parkedPart(ctx context.Context, q store.ParkedQuery, part, where tables.Expr, page *store.ParkedPage) error {
 	room := q.Limit - len(page.Deliveries)
-	query, args := t.run.Render(tables.SQL(`SELECT `+tables.ParkedColumns+` FROM (SELECT "offset", slot, `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, collect_group, collection, sink, updated_at
+	query, args := t.run.Render(tables.SQL(`SELECT `+tables.ParkedColumns+` FROM (SELECT "offset", slot, `+unpaid+`, state, attempt, due_at, last_error, attempts, receipt, hook_error, hook_failures, first_parked_at, collect_group, collection, sink, updated_at
 		FROM {parked} WHERE ?) p WHERE ? ORDER BY sink, "offset", id {limit} ? {whole parked}`, part, where, room+1))
 	return t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if n := len(page.Deliveries); n == q.Limit {

@@ -136,7 +136,7 @@ func (t *Looks) tracePart(ctx context.Context, id string, first, last int64, tra
 }
 
 // loggedColumns are {logged} columns in the form of parkedColumns.
-const loggedColumns = `{selected}, '', 0, NULL, '', '', '', 0, NULL, '', '', '', NULL`
+const loggedColumns = `{selected}, '', 0, NULL, '', '', '', '', 0, NULL, '', '', '', NULL`
 
 // traceLane adds the state of a row at a cursor, if the row is in its lane. It examines that many
 // rows to count those before it.

@@ -376,6 +376,7 @@ func collectionRetried(t *testing.T, o *kit.Outbox) {
 	closeAll(t, o, lease, nil)
 	ref, first := numberOf(t, o, "a"), begun(t, o)[0]
 	first.Attempt, first.LastError, first.DueAt = 2, "refused", tomorrow().Add(30*time.Hour).UTC().Truncate(time.Microsecond)
+	first.Attempts = kit.Attempts()[:1]
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{first} })
 	due, next := o.DueAt(t, tomorrow())
 	require.Empty(t, due)
@@ -383,6 +384,7 @@ func collectionRetried(t *testing.T, o *kit.Outbox) {
 	due, _ = o.DueAt(t, first.DueAt)
 	require.Len(t, due, 1)
 	require.Equal(t, []any{int64(1), 2, "refused", "a", ref.Number}, []any{due[0].Envelope.Offset, due[0].Attempt, due[0].LastError, due[0].Group, due[0].Collection})
+	require.Equal(t, first.Attempts, due[0].Attempts)
 	require.Equal(t, []int64{1, 2, 3}, membersOf(t, o, ref))
 }
 

@@ -49,6 +49,7 @@ func completeParked(t *testing.T, o *kit.Outbox) {
 	want.Envelope.Payload = []byte(`{ "text": "€ 😀" }`)
 	want.Attempt = 5
 	want.LastError = "dial tcp: 'refused'\n100%"
+	want.Attempts = kit.Attempts()
 	bare := kit.Retrying(8, "", kit.Moment)
 	bare.Envelope.Metadata = nil
 	o.Park(t, want, bare)
@@ -63,6 +64,8 @@ func completeParked(t *testing.T, o *kit.Outbox) {
 	require.Equal(t, 5, got.Attempt)
 	kit.RequireTime(t, want.DueAt, got.DueAt)
 	require.Equal(t, want.LastError, got.LastError)
+	require.Equal(t, kit.Attempts(), got.Attempts)
+	require.Nil(t, due[1].Attempts)
 	kit.RequireTime(t, kit.Moment, got.FirstParkedAt)
 	kit.RequireSame(t, bare.Envelope, due[1].Envelope)
 }
@@ -72,6 +75,7 @@ func parkAgain(t *testing.T, o *kit.Outbox) {
 	first.Attempt, first.LastError = 1, "first"
 	lease := o.Park(t, first)
 	second := first
+	second.Attempts = kit.Attempts()[:2]
 	second.Attempt, second.LastError, second.DueAt, second.FirstParkedAt = 2, "second", kit.After(-time.Hour), kit.After(time.Hour)
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{second} })
 
@@ -79,6 +83,7 @@ func parkAgain(t *testing.T, o *kit.Outbox) {
 	require.Len(t, due, 1)
 	require.Equal(t, 2, due[0].Attempt)
 	require.Equal(t, "second", due[0].LastError)
+	require.Equal(t, second.Attempts, due[0].Attempts)
 	kit.RequireTime(t, kit.After(-time.Hour), due[0].DueAt)
 	kit.RequireTime(t, kit.Moment, due[0].FirstParkedAt)
 

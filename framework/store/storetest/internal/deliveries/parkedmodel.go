@@ -159,6 +159,7 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 			State:         rapid.SampledFrom([]store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateQuiet, store.StateDead, store.StateSettling}).Draw(rt, "state"),
 			Attempt:       rapid.IntRange(0, 3).Draw(rt, "attempt"),
 			LastError:     rapid.SampledFrom([]string{"", "refused"}).Draw(rt, "error"),
+			Attempts:      kit.Attempts()[:rapid.IntRange(0, 2).Draw(rt, "attempts")],
 			Receipt:       notification.Receipt(rapid.SampledFrom([]string{"", "202"}).Draw(rt, "receipt")),
 			HookError:     rapid.SampledFrom([]string{"", "deadlock"}).Draw(rt, "hook error"),
 			HookFailures:  rapid.IntRange(0, 2).Draw(rt, "hook failures"),
@@ -343,8 +344,8 @@ func texts(parked []store.Parked) []string {
 	list := make([]string, len(parked))
 	for i, p := range parked {
 		due := p.DueAt.UTC()
-		list[i] = fmt.Sprintf("%d/%s of %q in %d: %s after %d due %s: %q, %q, hook %q %d, first %s", p.Envelope.Offset, p.Envelope.ID, p.Envelope.Key,
-			p.Envelope.Slot, p.State, p.Attempt, due.Format(time.RFC3339Nano), p.LastError, p.Receipt, p.HookError, p.HookFailures, p.FirstParkedAt.UTC().Format(time.RFC3339Nano))
+		list[i] = fmt.Sprintf("%d/%s of %q in %d: %s after %d due %s: %q, %q, %q, hook %q %d, first %s", p.Envelope.Offset, p.Envelope.ID, p.Envelope.Key,
+			p.Envelope.Slot, p.State, p.Attempt, due.Format(time.RFC3339Nano), p.LastError, store.EncodePastAttempts(p.Attempts), p.Receipt, p.HookError, p.HookFailures, p.FirstParkedAt.UTC().Format(time.RFC3339Nano))
 	}
 	return list
 }

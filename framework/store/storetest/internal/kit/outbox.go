@@ -315,6 +315,15 @@ func Marshal(t require.TestingT, position store.Position) json.RawMessage {
 // Moment is a time that every database can store exactly.
 var Moment = time.Date(2026, 2, 28, 23, 59, 58, 123456000, time.UTC)
 
+// Attempts returns past attempts of a delivery that was requeued after its fourth.
+func Attempts() []store.PastAttempt {
+	began := Moment.Truncate(time.Millisecond)
+	return []store.PastAttempt{
+		{Began: began, Duration: 12 * time.Millisecond, Number: 1, Class: "permanent", Error: "it's \"<b>\\ü👍</b>\": 100%", Forwarder: "host-1"},
+		{Began: began.Add(-time.Hour), Number: 4, Class: "timeout", Error: "", Forwarder: "häst-2"},
+	}
+}
+
 // Envelope returns an envelope with a type and a key, as a publisher makes it.
 func Envelope(typ, key string) notification.Envelope {
 	return notification.Envelope{

@@ -46,7 +46,7 @@ func Use(t *testing.T, d Dialect, applications ...*sql.DB) {
 	// What is parked is listed, found, requeued and settled.
 	parked := make([]store.Parked, len(got))
 	for i, e := range got {
-		parked[i] = store.Parked{Envelope: e, State: store.StateRetrying, Attempt: 1, DueAt: Moment, LastError: `'\"`}
+		parked[i] = store.Parked{Envelope: e, State: store.StateRetrying, Attempt: 1, DueAt: Moment, LastError: `'\"`, Attempts: Attempts()}
 	}
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Number, c.Position, c.Park = 1, end, parked })
 	due, _ := o.DueAt(t, time.Now())

@@ -170,7 +170,7 @@ func browseNothing(t *testing.T, o *kit.Outbox) {
 
 func browseParked(t *testing.T, o *kit.Outbox) {
 	want := kit.Dead(2, `it's "k"`)
-	want.Attempt, want.LastError = 3, "boom"
+	want.Attempt, want.LastError, want.Attempts = 3, "boom", kit.Attempts()
 	o.Park(t, kit.Dead(1, ""), want)
 	page, err := o.BrowseParked(t.Context(), store.ParkedQuery{Look: 10, Limit: 10})
 	require.NoError(t, err)
@@ -183,6 +183,7 @@ func browseParked(t *testing.T, o *kit.Outbox) {
 	kit.RequireSame(t, want.Envelope, got.Envelope)
 	require.Equal(t, 3, got.Attempt)
 	require.Equal(t, "boom", got.LastError)
+	require.Equal(t, kit.Attempts(), got.Attempts)
 	for name, filter := range map[string]store.ParkedFilter{
 		"id": {ID: want.Envelope.ID}, "key": {Key: `it's "k"`}, "sink and error": {Sink: "mail", Error: "BOOM"},
 	} {

@@ -129,7 +129,7 @@ func unknownFilterSink(t *testing.T, o *kit.Outbox) {
 
 func requeued(t *testing.T, o *kit.Outbox) {
 	was := kit.Dead(2, "k")
-	was.Attempt, was.LastError = 12, "boom"
+	was.Attempt, was.LastError, was.Attempts = 12, "boom", kit.Attempts()
 	o.Park(t, was, kit.Retrying(3, "l", kit.Later()), kit.Dead(4, "m"))
 	require.Equal(t, 2, o.RequeueAll(t, store.ParkedFilter{Sink: "mail", Types: notification.AllTypes, States: []store.State{store.StateDead}}, 100))
 	due, _ := o.DueAt(t, soon())
@@ -137,6 +137,7 @@ func requeued(t *testing.T, o *kit.Outbox) {
 	require.Equal(t, store.StateRetrying, due[0].State)
 	require.Zero(t, due[0].Attempt)
 	require.Equal(t, "boom", due[0].LastError)
+	require.Equal(t, kit.Attempts(), due[0].Attempts, "so that it is seen that it was requeued")
 	require.WithinDuration(t, time.Now(), due[0].DueAt, time.Minute)
 	kit.RequireSame(t, was.Envelope, due[0].Envelope)
 }
