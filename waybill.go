@@ -66,6 +66,7 @@ type (
 	Sink           = forwarder.Sink
 	Rule           = route.Rule
 	Delivery       = notification.Delivery
+	Collection     = sinks.Collection
 	Receipt        = notification.Receipt
 	TypeOption     = registry.TypeOption
 	Description    = registry.Description
@@ -569,6 +570,15 @@ func Unique(key string, period time.Duration) PublishOption { return outbox.Uniq
 
 // Metadata travels beside the payload; see [outbox.Metadata].
 func Metadata(name, value string) PublishOption { return outbox.Metadata(name, value) }
+
+// DeliveryFrom returns, in a function of Handle or HandleTx, its delivery: the notification's ID, OccurredOn,
+// Key and Metadata, the Sink and the Attempt; see [function.DeliveryFrom]. In one of HandleMany it returns
+// nil: see [CollectionFrom].
+func DeliveryFrom(ctx context.Context) *Delivery { return function.DeliveryFrom(ctx) }
+
+// CollectionFrom returns, in a function of HandleMany, the ID, the Attempt and the Members, which are the
+// deliveries of the notifications, in their order; see [function.CollectionFrom].
+func CollectionFrom(ctx context.Context) *Collection { return function.CollectionFrom(ctx) }
 
 // Permanent is an error of a handler that makes the delivery dead at once; see
 // [sinks.Permanent].
