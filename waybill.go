@@ -16,10 +16,12 @@
 package waybill
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +31,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/framework/contract"
+	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -65,6 +69,7 @@ type (
 	Config         = forwarder.Config
 	Sink           = forwarder.Sink
 	Rule           = route.Rule
+	Envelope       = notification.Envelope
 	Delivery       = notification.Delivery
 	Collection     = sinks.Collection
 	Receipt        = notification.Receipt
@@ -90,8 +95,10 @@ type Outbox struct {
 
 	db      *sql.DB
 	migrate func(ctx context.Context) error
-	connect func(ctx context.Context) (database, error)
+	connect func(ctx context.Context) (Store, error)
+	subject doctor.Subject // for the dashboard
 
+	watch     watch // nil if nothing observes the outbox
 	types     *registry.Registry
 	sinks     map[string]*declared
 	routes    route.Routes
@@ -103,8 +110,8 @@ type Outbox struct {
 	ran     atomic.Bool
 }
 
-// database is the store that Open connects to, of any of the databases.
-type database interface {
+// Store is an outbox in any of the databases.
+type Store interface {
 	webhooks.Store
 	store.Inbox
 	store.Schedules
@@ -112,7 +119,7 @@ type database interface {
 
 // opened is what Open creates.
 type opened struct {
-	store     database
+	store     Store
 	publisher *outbox.Publisher
 	forwarder *forwarder.Forwarder // nil without sinks
 	scheduler *schedule.Scheduler  // nil without schedules
@@ -122,6 +129,7 @@ type opened struct {
 // declared is a sink, or the handlers that become one.
 type declared struct {
 	Sink
+	from     sinks.Builder // builds the sink; nil if there are handlers, or the sink was ready
 	handlers []function.Handler
 	handled  []func(*registry.Registry) ([]string, error) // return the type names of the handlers
 	patterns []string                                     // routed to the sink, unless a rule of Route has the same pattern and sink
@@ -133,33 +141,33 @@ type declared struct {
 // stdlib.OpenDBFromPool(pool). Tell the latter how large the pool is, with db.SetMaxOpenConns: a
 // forwarder then keeps two of its connections for leases and checkpoints.
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
-	return newOutbox(db,
+	return newOutbox(doctor.Subject{DB: db, PostgreSQL: &c, Address: postgres.AddressOf(db)},
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },
-		func(ctx context.Context) (database, error) { return postgres.Open(ctx, db, c) },
+		func(ctx context.Context) (Store, error) { return postgres.Open(ctx, db, c) },
 	)
 }
 
 // SQLite returns the outbox of an SQLite database. The application keeps and closes db, which
 // comes from [sqlite.OpenDB].
 func SQLite(db *sql.DB, c SQLiteConfig) *Outbox {
-	return newOutbox(db,
+	return newOutbox(doctor.Subject{DB: db, SQLite: &c},
 		func(ctx context.Context) error { _, err := sqlite.Migrate(ctx, db, c); return err },
-		func(ctx context.Context) (database, error) { return sqlite.Open(ctx, db, c) },
+		func(ctx context.Context) (Store, error) { return sqlite.Open(ctx, db, c) },
 	)
 }
 
 // MySQL returns the outbox of a MySQL or MariaDB database. The application keeps and closes
 // db, which comes from [mysql.OpenDB].
 func MySQL(db *sql.DB, c MySQLConfig) *Outbox {
-	return newOutbox(db,
+	return newOutbox(doctor.Subject{DB: db, MySQL: &c},
 		func(ctx context.Context) error { _, err := mysql.Migrate(ctx, db, c); return err },
-		func(ctx context.Context) (database, error) { return mysql.Open(ctx, db, c) },
+		func(ctx context.Context) (Store, error) { return mysql.Open(ctx, db, c) },
 	)
 }
 
-func newOutbox(db *sql.DB, migrate func(context.Context) error, connect func(context.Context) (database, error)) *Outbox {
+func newOutbox(in doctor.Subject, migrate func(context.Context) error, connect func(context.Context) (Store, error)) *Outbox {
 	return &Outbox{
-		db: db, migrate: migrate, connect: connect,
+		db: in.DB, subject: in, migrate: migrate, connect: connect,
 		types: registry.New(), sinks: make(map[string]*declared), routes: make(route.Routes),
 	}
 }
@@ -210,7 +218,7 @@ func HandleTx[T any](o *Outbox, sink string, handle func(ctx context.Context, tx
 
 func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink {
 	d := o.sink(sink)
-	if d.Sink.Sink != nil {
+	if d.Sink.Sink != nil || d.from != nil {
 		o.note(fmt.Errorf("sink %q already has a destination and cannot have a handler too: use two names", sink))
 	}
 	if len(d.handlers) > 0 && d.inTx != inTx {
@@ -224,12 +232,26 @@ func handler[T any](o *Outbox, sink string, h function.Handler, inTx bool) *Sink
 // Deliver declares a sink and routes the patterns to it. A pattern is a type, the beginning
 // of types such as order.*, or *. Without patterns, nothing is routed to the sink; use Route,
 // which also takes conditions.
-func (o *Outbox) Deliver(sink string, to sinks.Sink, patterns ...string) *Sink {
+//
+// The destination is the configuration of a kind, such as email.Config, which is a [sinks.Builder], or a
+// [sinks.Sink] that is ready. Open builds the sink of a configuration, with its name, the outbox's types and
+// their contracts, and Config.Logger; it returns all mistakes, each with the sink's name and the key:
+//
+//	o.Deliver("mail", email.Config{SMTP: "smtp://mail.example", From: "shop@example.com", Templates: "mails"}, "order.*")
+func (o *Outbox) Deliver(sink string, to any, patterns ...string) *Sink {
 	d := o.sink(sink)
-	if d.Sink.Sink != nil || len(d.handlers) > 0 {
+	if d.Sink.Sink != nil || d.from != nil || len(d.handlers) > 0 {
 		o.note(fmt.Errorf("sink %q is declared twice: use two names", sink))
 	}
-	d.Sink.Sink, d.patterns = to, patterns
+	d.patterns = patterns
+	switch to := to.(type) {
+	case sinks.Sink:
+		d.Sink.Sink = to
+	case sinks.Builder:
+		d.from = to
+	default:
+		o.note(fmt.Errorf("sink %q: %T is neither a sinks.Sink nor the configuration of one: use a type with the method Deliver or Build", sink, to))
+	}
 	return &d.Sink
 }
 
@@ -290,7 +312,7 @@ func (o *Outbox) Open(ctx context.Context) error {
 	if o.opened.Load() != nil {
 		return nil
 	}
-	if err := errors.Join(append(slices.Clone(o.mistakes), o.routeHandlers())...); err != nil {
+	if err := errors.Join(append(slices.Clone(o.mistakes), o.routeHandlers(), o.buildSinks())...); err != nil {
 		return err
 	}
 	s, err := o.connect(ctx)
@@ -301,6 +323,9 @@ func (o *Outbox) Open(ctx context.Context) error {
 	publishing := o.Publishing
 	if publishing.TracerProvider == nil {
 		publishing.TracerProvider = o.Config.TracerProvider
+	}
+	if o.watch != nil {
+		o.watch.count(&publishing)
 	}
 	also := publishing.Wake
 	publishing.Wake = func() {
@@ -336,6 +361,9 @@ func (o *Outbox) Open(ctx context.Context) error {
 			}
 		}
 	}
+	if o.watch != nil && len(refused) == 0 {
+		refused = append(refused, o.watch.show(o, made))
+	}
 	if err := errors.Join(refused...); err != nil {
 		return err
 	}
@@ -365,6 +393,39 @@ func (o *Outbox) routeHandlers() error {
 	return errors.Join(mistakes...)
 }
 
+// buildSinks builds the sinks that are declared by their configurations.
+func (o *Outbox) buildSinks() error {
+	logger := cmp.Or(o.Config.Logger, slog.Default())
+	contracts := contract.Lazy(sync.OnceValues(func() (*contract.Set, error) { return contract.FromTypes(o.types) }))
+	var mistakes []error
+	for _, name := range slices.Sorted(maps.Keys(o.sinks)) {
+		d := o.sinks[name]
+		if d.from == nil {
+			continue
+		}
+		built, err := d.from.Build(sinks.Instance{Name: name, Logger: logger.With("sink", name), Types: o.types, Contracts: contracts})
+		if err != nil {
+			mistakes = append(mistakes, ofSink(name, err))
+			continue
+		}
+		d.Sink.Sink = built
+	}
+	return errors.Join(mistakes...)
+}
+
+// ofSink names the sink in each of the mistakes that an error joins.
+func ofSink(name string, err error) error {
+	all, joined := err.(interface{ Unwrap() []error })
+	if !joined {
+		return fmt.Errorf("sink %q: %w", name, err)
+	}
+	var mistakes []error
+	for _, each := range all.Unwrap() {
+		mistakes = append(mistakes, ofSink(name, each))
+	}
+	return errors.Join(mistakes...)
+}
+
 // forwarding returns the forwarder's configuration.
 func (o *Outbox) forwarding(made *opened) Config {
 	c := o.Config
@@ -386,6 +447,9 @@ func (o *Outbox) forwarding(made *opened) Config {
 			sink.Sink = function.Mux(o.types, d.handlers...)
 		}
 		c.Sinks[name] = sink
+	}
+	if o.watch != nil {
+		o.watch.join(&c)
 	}
 	return c
 }
@@ -469,10 +533,17 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	made := o.made()
 	switch {
-	case made.forwarder == nil && made.scheduler == nil:
+	case made.forwarder == nil && made.scheduler == nil && o.watch == nil:
 		return errors.New("there is nothing to run: declare a handler, a sink or a schedule before Run")
 	case o.ran.Swap(true):
 		return errors.New("an outbox runs only once: for a second run, make another outbox")
+	}
+	if o.watch != nil {
+		end, err := o.watch.run(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	if made.forwarder != nil {
@@ -480,6 +551,9 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	if made.scheduler != nil {
 		running.Go(func() error { return made.scheduler.Run(ctx) })
+	}
+	if made.forwarder == nil && made.scheduler == nil { // it is only observed
+		<-ctx.Done()
 	}
 	return running.Wait()
 }
