@@ -374,8 +374,9 @@ func byName(types *registry.Registry, handlers []Handler) (map[string][]*Handler
 
 // Kind is the sink kind function, whose sinks have handlers that the program supplies by
 // the name of the sink in the configuration, like [Mux]. The types are those of
-// [sinks.Instance]. A sink whose name has no handlers is [sinks.Absent].
-func Kind(handlers map[string][]Handler) sinks.Kind {
+// [sinks.Instance]. A sink whose name has no handlers is [sinks.Absent]. Each wrap gets the sink of the
+// handlers, and returns the one that takes its place.
+func Kind(handlers map[string][]Handler, wrap ...func(in sinks.Instance, handlers sinks.Sink) sinks.Sink) sinks.Kind {
 	return sinks.NewKind("function", "functions of the program, for types that it knows",
 		func(in sinks.Instance, _ struct{}) (sinks.Sink, error) {
 			own, ok := handlers[in.Name]
@@ -385,7 +386,11 @@ func Kind(handlers map[string][]Handler) sinks.Kind {
 			case in.Types == nil:
 				return nil, errors.New("the program has functions for this sink, but no types")
 			}
-			return Mux(in.Types, own...), nil
+			made := Mux(in.Types, own...)
+			for _, w := range wrap {
+				made = w(in, made)
+			}
+			return made, nil
 		},
 		sinks.Answer{Says: "nil, from all functions of the type", Means: "delivered, without a receipt"},
 		sinks.Answer{Says: "`sinks.Permanent`, `Invalid`, `Throttled`, `Unavailable`, `Unknown`", Means: "as the function says"},
