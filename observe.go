@@ -166,6 +166,7 @@ func (w *watched) run(ctx context.Context) (end func(), err error) {
 	unserve := func() {}
 	if w.config != nil {
 		if unserve, err = w.monitor.Serve(w.config.Address, w.served); err != nil {
+			w.hide()
 			return nil, fmt.Errorf("observe: %w", err)
 		}
 	}
@@ -174,13 +175,18 @@ func (w *watched) run(ctx context.Context) (end func(), err error) {
 	var work sync.WaitGroup
 	work.Go(func() { w.monitor.Run(sampling) })
 	return func() {
-		for _, release := range w.release {
-			release()
-		}
+		w.hide()
 		unserve()
 		stop()
 		work.Wait()
 	}, nil
+}
+
+// hide ends what show has begun.
+func (w *watched) hide() {
+	for _, release := range w.release {
+		release()
+	}
 }
 
 // Store returns the store of the open outbox, for packages that work on one; nil before Open. Together with
