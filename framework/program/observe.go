@@ -136,6 +136,9 @@ func (f *forward) findings(ctx context.Context, source config.Source, only ...st
 	if err != nil {
 		return []doctor.Finding{{ID: "configuration", Status: doctor.Fail, Text: err.Error()}}
 	}
+	for i := range found {
+		found[i].Text, found[i].Fix = f.Named(found[i].Text), f.Named(found[i].Fix)
+	}
 	return found
 }
 

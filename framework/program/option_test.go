@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
@@ -247,4 +249,29 @@ func TestFunctionsNeedTypes(t *testing.T) {
 	r := own(t.Context(), []Option{Functions("a", function.On(func(context.Context, orderPlaced) error { return nil }))}, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with: the program has functions for this sink, but no types")
+}
+
+func TestHelpAndErrorsHaveTheNameOfTheProgram(t *testing.T) {
+	t.Parallel()
+	options := []Option{Name("shop")}
+	var visit func(cmd *cobra.Command, path ...string)
+	visit = func(cmd *cobra.Command, path ...string) {
+		help := own(t.Context(), options, append(path, "--help")...)
+		require.Zero(t, help.code, help.stderr)
+		require.NotRegexp(t, `(?m)^  waybill |waybill [a-z]+ --|waybill (status|forward|migrate)\b`, help.stdout, path)
+		for _, below := range cmd.Commands() {
+			visit(below, append(path, below.Name())...)
+		}
+	}
+	visit(newRoot(&command.Invocation{Name: "shop"}))
+	help := own(t.Context(), options, "forward", "--help")
+	require.Contains(t, help.stdout, "  shop forward -c waybill.yaml")
+
+	file := writeFile(t, fmt.Sprintf("database: %q\n", "sqlite:"+filepath.Join(t.TempDir(), "none.db")))
+	failed := own(t.Context(), options, "status", "-c", file)
+	require.NotZero(t, failed.code)
+	require.Contains(t, failed.stderr, "run `shop migrate`")
+	examined := own(t.Context(), options, "doctor", "-c", file)
+	require.Contains(t, examined.stdout+examined.stderr, "shop migrate")
+	require.NotContains(t, examined.stdout, "waybill migrate")
 }
