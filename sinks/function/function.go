@@ -193,7 +193,12 @@ func decode[T any](types *registry.Registry, e *notification.Envelope) (T, error
 		return registry.Decode[T](types, e)
 	}
 	v, err := types.Decode(e)
-	as, _ := v.(T) // only types that implement it reach its handler
+	as, is := v.(T)
+	if !is && err == nil { // only types that implement it, or to which a pointer does, reach its handler
+		p := reflect.New(reflect.TypeOf(v))
+		p.Elem().Set(reflect.ValueOf(v))
+		as = p.Interface().(T)
+	}
 	return as, err
 }
 
