@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/webhooks"
-	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
@@ -117,15 +117,47 @@ func ExampleOutbox_Deliver() {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // both programs have it in their environment
 	partner, closePartner := examplePartner(ctx, secret, stop)
 	defer closePartner()
-	hooks, err := httpsink.New(sinks.Instance{}, httpsink.Config{URL: partner, Secret: secret})
-	check(err)
-	o.Deliver("partner", hooks, "order.*")
+	o.Deliver("partner", httpsink.Config{URL: partner, Secret: secret}, "order.*")
 
 	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return o.Publish(ctx, tx, OrderPlaced{Order: "o-17", Product: "kite"})
 	}))
 	check(o.Run(ctx))
 	// Output: reserve one kite for o-17
+}
+
+// A program serves the dashboard, metrics and probes, and looks at its own outbox.
+func ExampleOutbox_Observe() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	db, end := exampleDB()
+	defer end()
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed")
+	waybill.Handle(o, "warehouse", func(ctx context.Context, n OrderPlaced) error {
+		defer stop() // one delivery is enough here: Run returns once it is settled
+		fmt.Println("attempt", waybill.DeliveryFrom(ctx).Attempt, "of", n.Order)
+		return nil
+	})
+	o.Observe("127.0.0.1:0") // port 0 is any free one; normally 127.0.0.1:8090
+	check(o.Migrate(ctx))
+
+	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return o.Publish(ctx, tx, OrderPlaced{Order: "o-17", Product: "kite"})
+	}))
+	check(o.Run(ctx))
+
+	ctx = context.Background()
+	status, err := o.Admin("ada").Status(ctx, o.Routing().Routes)
+	check(err)
+	fmt.Println("last offset:", status.LastOffset)
+	plan, err := o.Admin("ada").Requeue(ctx, admin.Filter{Sink: "warehouse"})
+	check(err)
+	fmt.Println("to requeue:", plan.Total())
+	// Output:
+	// attempt 1 of o-17
+	// last offset: 1
+	// to requeue: 0
 }
 
 // examplePartner starts the other program, which has its own database.
@@ -161,9 +193,7 @@ func ExampleOutbox_Endpoints() {
 
 	o := waybill.SQLite(db, waybill.SQLiteConfig{})
 	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(func(n OrderPlaced) string { return n.Order }))
-	hooks, err := webhooks.New(sinks.Instance{Types: o.Types()}, webhooks.Config{ClientConfig: nearby})
-	check(err)
-	o.Deliver("customers", hooks, "order.*")
+	o.Deliver("customers", webhooks.Config{ClientConfig: nearby}, "order.*")
 	check(o.Migrate(ctx))
 
 	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {

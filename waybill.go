@@ -16,11 +16,15 @@
 package waybill
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -29,12 +33,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/contract"
+	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -65,7 +75,9 @@ type (
 	Config         = forwarder.Config
 	Sink           = forwarder.Sink
 	Rule           = route.Rule
+	Envelope       = notification.Envelope
 	Delivery       = notification.Delivery
+	Collection     = sinks.Collection
 	Receipt        = notification.Receipt
 	TypeOption     = registry.TypeOption
 	Description    = registry.Description
@@ -89,8 +101,10 @@ type Outbox struct {
 
 	db      *sql.DB
 	migrate func(ctx context.Context) error
-	connect func(ctx context.Context) (database, error)
+	connect func(ctx context.Context) (Store, error)
+	subject doctor.Subject // for the dashboard
 
+	watch     watch // nil if nothing observes the outbox
 	types     *registry.Registry
 	sinks     map[string]*declared
 	routes    route.Routes
@@ -111,8 +125,8 @@ type Declaring interface {
 
 var _ Declaring = (*Outbox)(nil)
 
-// database is the store that Open connects to, of any of the databases.
-type database interface {
+// Store is an outbox in any of the databases.
+type Store interface {
 	webhooks.Store
 	store.Inbox
 	store.Schedules
@@ -120,7 +134,7 @@ type database interface {
 
 // opened is what Open creates.
 type opened struct {
-	store     database
+	store     Store
 	publisher *outbox.Publisher
 	forwarder *forwarder.Forwarder // nil without sinks
 	scheduler *schedule.Scheduler  // nil without schedules
@@ -130,6 +144,7 @@ type opened struct {
 // declared is a sink, or the handlers that become one.
 type declared struct {
 	Sink
+	from     sinks.Builder // builds the sink; nil if there are handlers, or the sink was ready
 	handlers []function.Handler
 	handled  []func(*registry.Registry) ([]string, error) // return the type names of the handlers
 	patterns []string                                     // routed to the sink, unless a rule of Route has the same pattern and sink
@@ -140,39 +155,40 @@ type declared struct {
 // which is best a handle of lib/pq from [postgres.OpenDB]. A program that uses pgx makes its outbox with
 // the module framework/waybillpgx: waybillpgx.New(pool, c).
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
-	return newOutbox(db,
+	return newOutbox(doctor.Subject{DB: db, PostgreSQL: &c, Address: postgres.AddressOf(db)},
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },
-		func(ctx context.Context) (database, error) { return postgres.Open(ctx, db, c) },
+		func(ctx context.Context) (Store, error) { return postgres.Open(ctx, db, c) },
 	)
 }
 
 // SQLite returns the outbox of an SQLite database. The application keeps and closes db, which
 // comes from [sqlite.OpenDB].
 func SQLite(db *sql.DB, c SQLiteConfig) *Outbox {
-	return newOutbox(db,
+	return newOutbox(doctor.Subject{DB: db, SQLite: &c},
 		func(ctx context.Context) error { _, err := sqlite.Migrate(ctx, db, c); return err },
-		func(ctx context.Context) (database, error) { return sqlite.Open(ctx, db, c) },
+		func(ctx context.Context) (Store, error) { return sqlite.Open(ctx, db, c) },
 	)
 }
 
 // MySQL returns the outbox of a MySQL or MariaDB database. The application keeps and closes
 // db, which comes from [mysql.OpenDB].
 func MySQL(db *sql.DB, c MySQLConfig) *Outbox {
-	return newOutbox(db,
+	return newOutbox(doctor.Subject{DB: db, MySQL: &c},
 		func(ctx context.Context) error { _, err := mysql.Migrate(ctx, db, c); return err },
-		func(ctx context.Context) (database, error) { return mysql.Open(ctx, db, c) },
+		func(ctx context.Context) (Store, error) { return mysql.Open(ctx, db, c) },
 	)
 }
 
-func newOutbox(db *sql.DB, migrate func(context.Context) error, connect func(context.Context) (database, error)) *Outbox {
+func newOutbox(in doctor.Subject, migrate func(context.Context) error, connect func(context.Context) (Store, error)) *Outbox {
 	return &Outbox{
-		db: db, migrate: migrate, connect: connect,
+		db: in.DB, subject: in, migrate: migrate, connect: connect,
 		types: registry.New(), sinks: make(map[string]*declared), routes: make(route.Routes),
 	}
 }
 
-// Register declares a notification type by its stable name; see [registry.Register]. Open
-// returns its errors.
+// Register declares a notification type by its stable name; see [registry.Register]. T and *T are the same type
+// for Register, Handle and Publish, whichever of them each one names; registering both is an error. Open returns
+// the errors.
 func Register[T any](o Declaring, name string, options ...TypeOption) {
 	in := o.declaring()
 	in.note(registry.Register[T](in.types, name, options...))
@@ -226,7 +242,7 @@ func HandleIn[T, Tx any](o Declaring, sink string, in inbox.Transactions, handle
 func handler[T any](o Declaring, sink string, h function.Handler, inTx *inbox.Config) *Sink {
 	in := o.declaring()
 	d := in.sink(sink)
-	if d.Sink.Sink != nil {
+	if d.Sink.Sink != nil || d.from != nil {
 		in.note(fmt.Errorf("sink %q already has a destination and cannot have a handler too: use two names", sink))
 	}
 	if len(d.handlers) > 0 && (d.inTx == nil) != (inTx == nil) {
@@ -243,12 +259,26 @@ func handler[T any](o Declaring, sink string, h function.Handler, inTx *inbox.Co
 // Deliver declares a sink and routes the patterns to it. A pattern is a type, the beginning
 // of types such as order.*, or *. Without patterns, nothing is routed to the sink; use Route,
 // which also takes conditions.
-func (o *Outbox) Deliver(sink string, to sinks.Sink, patterns ...string) *Sink {
+//
+// The destination is the configuration of a kind, such as email.Config, which is a [sinks.Builder], or a
+// [sinks.Sink] that is ready. Open builds the sink of a configuration, with its name, the outbox's types and
+// their contracts, and Config.Logger; it returns all mistakes, each with the sink's name and the key:
+//
+//	o.Deliver("mail", email.Config{SMTP: "smtp://mail.example", From: "shop@example.com", Templates: "mails"}, "order.*")
+func (o *Outbox) Deliver(sink string, to any, patterns ...string) *Sink {
 	d := o.sink(sink)
-	if d.Sink.Sink != nil || len(d.handlers) > 0 {
+	if d.Sink.Sink != nil || d.from != nil || len(d.handlers) > 0 {
 		o.note(fmt.Errorf("sink %q is declared twice: use two names", sink))
 	}
-	d.Sink.Sink, d.patterns = to, patterns
+	d.patterns = patterns
+	switch to := to.(type) {
+	case sinks.Sink:
+		d.Sink.Sink = to
+	case sinks.Builder:
+		d.from = to
+	default:
+		o.note(fmt.Errorf("sink %q: %T is neither a sinks.Sink nor the configuration of one: use a type with the method Deliver or Build", sink, to))
+	}
 	return &d.Sink
 }
 
@@ -314,7 +344,7 @@ func (o *Outbox) Open(ctx context.Context) error {
 	if o.opened.Load() != nil {
 		return nil
 	}
-	if err := errors.Join(append(slices.Clone(o.mistakes), o.routeHandlers())...); err != nil {
+	if err := errors.Join(append(slices.Clone(o.mistakes), o.routeHandlers(), o.buildSinks())...); err != nil {
 		return err
 	}
 	s, err := o.connect(ctx)
@@ -325,6 +355,9 @@ func (o *Outbox) Open(ctx context.Context) error {
 	publishing := o.Publishing
 	if publishing.TracerProvider == nil {
 		publishing.TracerProvider = o.Config.TracerProvider
+	}
+	if o.watch != nil {
+		o.watch.count(&publishing)
 	}
 	also := publishing.Wake
 	publishing.Wake = func() {
@@ -360,6 +393,9 @@ func (o *Outbox) Open(ctx context.Context) error {
 			}
 		}
 	}
+	if o.watch != nil && len(refused) == 0 {
+		refused = append(refused, o.watch.show(o, made))
+	}
 	if err := errors.Join(refused...); err != nil {
 		return err
 	}
@@ -389,6 +425,39 @@ func (o *Outbox) routeHandlers() error {
 	return errors.Join(mistakes...)
 }
 
+// buildSinks builds the sinks that are declared by their configurations.
+func (o *Outbox) buildSinks() error {
+	logger := cmp.Or(o.Config.Logger, slog.Default())
+	contracts := contract.Lazy(sync.OnceValues(func() (*contract.Set, error) { return contract.FromTypes(o.types) }))
+	var mistakes []error
+	for _, name := range slices.Sorted(maps.Keys(o.sinks)) {
+		d := o.sinks[name]
+		if d.from == nil {
+			continue
+		}
+		built, err := d.from.Build(sinks.Instance{Name: name, Logger: logger.With("sink", name), Types: o.types, Contracts: contracts})
+		if err != nil {
+			mistakes = append(mistakes, ofSink(name, err))
+			continue
+		}
+		d.Sink.Sink = built
+	}
+	return errors.Join(mistakes...)
+}
+
+// ofSink names the sink in each of the mistakes that an error joins.
+func ofSink(name string, err error) error {
+	all, joined := err.(interface{ Unwrap() []error })
+	if !joined {
+		return fmt.Errorf("sink %q: %w", name, err)
+	}
+	var mistakes []error
+	for _, each := range all.Unwrap() {
+		mistakes = append(mistakes, ofSink(name, each))
+	}
+	return errors.Join(mistakes...)
+}
+
 // forwarding returns the forwarder's configuration.
 func (o *Outbox) forwarding(made *opened) Config {
 	c := o.Config
@@ -412,6 +481,9 @@ func (o *Outbox) forwarding(made *opened) Config {
 			sink.Sink = function.Mux(o.types, d.handlers...)
 		}
 		c.Sinks[name] = sink
+	}
+	if o.watch != nil {
+		o.watch.join(&c)
 	}
 	return c
 }
@@ -495,10 +567,17 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	made := o.made()
 	switch {
-	case made.forwarder == nil && made.scheduler == nil:
+	case made.forwarder == nil && made.scheduler == nil && o.watch == nil:
 		return errors.New("there is nothing to run: declare a handler, a sink or a schedule before Run")
 	case o.ran.Swap(true):
 		return errors.New("an outbox runs only once: for a second run, make another outbox")
+	}
+	if o.watch != nil {
+		end, err := o.watch.run(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	if made.forwarder != nil {
@@ -506,6 +585,9 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	if made.scheduler != nil {
 		running.Go(func() error { return made.scheduler.Run(ctx) })
+	}
+	if made.forwarder == nil && made.scheduler == nil { // it is only observed
+		<-ctx.Done()
 	}
 	return running.Wait()
 }
@@ -550,6 +632,202 @@ func (o *Outbox) Inbox() *inbox.Inbox {
 // Endpoints returns what manages the endpoints of customers, to which the declared sink of package
 // [webhooks] delivers; nil before Open, and without such a sink.
 func (o *Outbox) Endpoints() *webhooks.Endpoints { return o.made().endpoints }
+
+// Aliases for who may use a dashboard, for programs with one import.
+type (
+	DashboardConfig = dashboard.Config
+	User            = dashboard.User
+	Login           = settings.Login
+	Token           = settings.Token
+)
+
+// The roles of a [User]; see [dashboard.Viewer] and [dashboard.Operator].
+const (
+	Viewer   = dashboard.Viewer
+	Operator = dashboard.Operator
+)
+
+// watch observes an outbox. It is an interface so that a program which is not observed does not contain the
+// code of it.
+type watch interface {
+	join(*Config)
+	count(*outbox.Config)
+	show(*Outbox, *opened) error
+	run(context.Context) (end func(), err error)
+}
+
+// watched is what Observe, Dashboard and Monitor declare.
+type watched struct {
+	monitor    *observe.Monitor
+	config     *DashboardConfig // of Observe; nil without it
+	served     *dashboard.Dashboard
+	dashboards []*dashboard.Dashboard // of Dashboard
+	release    []func()
+}
+
+// Observe makes Run serve the dashboard at an address, a host and a port, with metrics for Prometheus at
+// /metrics and the probes /livez, /healthz and /readyz. The returned settings say who may use the dashboard,
+// and may be changed until Open:
+//
+//	o.Observe("127.0.0.1:8090").Auth.Users = map[string]waybill.Login{"ada": {Password: hash, Role: waybill.Operator}}
+//
+// Without users, tokens, a proxy and Authorize, only a loopback address serves the dashboard, and every visitor
+// is an operator; at other addresses there are only metrics and probes, which need no authentication. If Run
+// cannot listen at the address, it returns the error. Leave Prefix empty. The metrics count what is published
+// by type, and log with the Logger that Config has at the call.
+func (o *Outbox) Observe(address string) *DashboardConfig {
+	w := o.watched()
+	if w.config != nil {
+		o.note(errors.New("observe: Observe is called twice: one address serves everything"))
+	}
+	if address == "" {
+		o.note(errors.New("observe: the address is empty: use a host and a port, such as 127.0.0.1:8090"))
+	}
+	w.config = new(DashboardConfig)
+	w.config.Address = address
+	return w.config
+}
+
+// Dashboard returns the dashboard as a handler for a server of the program, which serves it below c.Prefix.
+// Either c.Authorize or c.Auth is required, and says who may use it: Open reports if both are missing, and the
+// handler refuses everything. Until Open it answers 503, and again once Run has returned. Serve metrics and
+// probes with [Outbox.Monitor].
+func (o *Outbox) Dashboard(c DashboardConfig) http.Handler {
+	w := o.watched()
+	c.Logger = cmp.Or(c.Logger, o.Config.Logger)
+	var err error
+	if c.Authorize == nil && len(c.Auth.Users)+len(c.Auth.Tokens)+len(c.Auth.Proxy.Networks) == 0 {
+		err = errors.New("it would be open to everyone: set Authorize, or Auth.Users, Auth.Tokens or Auth.Proxy")
+	}
+	d, mistakes := dashboard.New(c)
+	if err := errors.Join(err, mistakes); err != nil {
+		o.note(fmt.Errorf("the dashboard at %q: %w", c.Prefix, err))
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "the dashboard has mistakes", http.StatusForbidden)
+		})
+	}
+	w.dashboards = append(w.dashboards, d)
+	return d
+}
+
+// Monitor returns the metrics and the probes as a handler for a server of the program, and as a collector for
+// a registry of the program; see [observe.Monitor]. Run samples the database for them. Like Observe and
+// Dashboard it is a declaration, to be made before Open.
+func (o *Outbox) Monitor() *observe.Monitor { return o.watched().monitor }
+
+func (o *Outbox) watched() *watched {
+	o.declare()
+	if w, is := o.watch.(*watched); is {
+		return w
+	}
+	version := ""
+	if build, known := debug.ReadBuildInfo(); known {
+		version = build.Main.Version
+	}
+	w := &watched{monitor: observe.New(observe.Config{Version: version, Types: true, Logger: o.Config.Logger})}
+	o.watch = w
+	return w
+}
+
+func (w *watched) join(c *Config) { c.Observer = observe.Join(c.Observer, w.monitor) }
+
+func (w *watched) count(c *outbox.Config) {
+	also := c.Published
+	c.Published = func(all []Envelope) {
+		w.monitor.Published(all)
+		if also != nil {
+			also(all)
+		}
+	}
+}
+
+// show makes the dashboards and the monitor show an open outbox.
+func (w *watched) show(o *Outbox, made *opened) error {
+	shown := w.dashboards
+	if w.config != nil {
+		c := *w.config
+		c.Logger = cmp.Or(c.Logger, o.Config.Logger)
+		var err error
+		if w.served, err = dashboard.New(c); err != nil {
+			return fmt.Errorf("observe: %w", err)
+		}
+		shown = append([]*dashboard.Dashboard{w.served}, shown...)
+	}
+	c := o.forwarding(made)
+	t := dashboard.TargetOf(c)
+	t.Forwarder, t.Endpoints = made.forwarder, made.endpoints
+	t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding {
+		s := o.subject
+		if made.forwarder != nil {
+			s.Forwarder = &c
+		}
+		for _, schedule := range o.schedules {
+			s.Schedules = append(s.Schedules, schedule.Name)
+		}
+		return doctor.Run(ctx, s, doctor.Options{Only: only})
+	}
+	for _, d := range shown {
+		w.release = append(w.release, d.Close, d.Show(t))
+	}
+	if made.forwarder != nil {
+		sampler, _ := made.store.(store.Sampler)
+		w.release = append(w.release, w.monitor.Watch(observe.Target{Forwarder: made.forwarder, Store: sampler, DB: o.db}))
+	}
+	return nil
+}
+
+// run serves and samples. end is called when everything else has ended.
+func (w *watched) run(ctx context.Context) (end func(), err error) {
+	unserve := func() {}
+	if w.config != nil {
+		if unserve, err = w.monitor.Serve(w.config.Address, w.served); err != nil {
+			w.hide()
+			return nil, fmt.Errorf("observe: %w", err)
+		}
+	}
+	context.AfterFunc(ctx, w.monitor.Stop)
+	sampling, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { w.monitor.Run(sampling) })
+	return func() {
+		w.hide()
+		unserve()
+		stop()
+		work.Wait()
+	}, nil
+}
+
+// hide ends what show has begun.
+func (w *watched) hide() {
+	for _, release := range w.release {
+		release()
+	}
+}
+
+// Store returns the store of the open outbox, for packages that work on one; nil before Open. Together with
+// [admin.New] it shows and changes what the command line does. It must not be used after the database was closed.
+func (o *Outbox) Store() Store {
+	return o.made().store
+}
+
+// Admin returns what shows and changes the outbox on behalf of a person or a program, whose name is recorded
+// with each action; nil before Open. Its methods do what the command line and the dashboard do: Status, Why,
+// Requeue and so on, each in transactions of its own connections; see [admin.Admin].
+func (o *Outbox) Admin(who string) *admin.Admin {
+	if made := o.opened.Load(); made != nil {
+		return admin.New(made.store, who)
+	}
+	return nil
+}
+
+// Routing returns which sinks get which types, for Status, Why and others of [Outbox.Admin]; the zero value
+// before Open.
+func (o *Outbox) Routing() admin.Routing {
+	if made := o.opened.Load(); made != nil {
+		return dashboard.TargetOf(o.forwarding(made)).Routing
+	}
+	return admin.Routing{}
+}
 
 // Every ticks at each multiple of a period since 1970 in UTC; see [schedule.Every].
 func Every(period time.Duration) When { return schedule.Every(period) }
@@ -596,6 +874,15 @@ func Unique(key string, period time.Duration) PublishOption { return outbox.Uniq
 
 // Metadata travels beside the payload; see [outbox.Metadata].
 func Metadata(name, value string) PublishOption { return outbox.Metadata(name, value) }
+
+// DeliveryFrom returns, in a function of Handle or HandleTx, its delivery: the notification's ID, OccurredOn,
+// Key and Metadata, the Sink and the Attempt; see [function.DeliveryFrom]. In one of HandleMany it returns
+// nil: see [CollectionFrom].
+func DeliveryFrom(ctx context.Context) *Delivery { return function.DeliveryFrom(ctx) }
+
+// CollectionFrom returns, in a function of HandleMany, the ID, the Attempt and the Members, which are the
+// deliveries of the notifications, in their order; see [function.CollectionFrom].
+func CollectionFrom(ctx context.Context) *Collection { return function.CollectionFrom(ctx) }
 
 // Permanent is an error of a handler that makes the delivery dead at once; see
 // [sinks.Permanent].

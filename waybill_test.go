@@ -220,6 +220,51 @@ func TestAHandlerOfManyGetsACollection(t *testing.T) {
 	})
 }
 
+// inCents has its method on the pointer.
+type inCents struct{ Cents int }
+
+func (c *inCents) cents() int { return c.Cents }
+
+func TestATypeAndItsPointerAreTheSame(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var h happened
+		note := func(format string, a ...any) error {
+			if h.add(format, a...) == 10 {
+				stop()
+			}
+			return nil
+		}
+		waybill.Register[*orderPlaced](o, "order.placed", waybill.Key(func(p orderPlaced) string { return p.Order }))
+		waybill.Register[shipped](o, "order.shipped", waybill.Key(func(p *shipped) string { return p.Order }))
+		waybill.Register[inCents](o, "in.cents")
+		waybill.Handle(o, "values", func(_ context.Context, n orderPlaced) error { return note("value %s", n.Order) })
+		waybill.Handle(o, "values", func(_ context.Context, n shipped) error { return note("value %s", n.Order) })
+		waybill.Handle(o, "pointers", func(_ context.Context, n *orderPlaced) error { return note("pointer %s", n.Order) })
+		waybill.Handle(o, "pointers", func(_ context.Context, n *shipped) error { return note("pointer %s", n.Order) })
+		waybill.HandleMany(o, "many", func(_ context.Context, all []interface{ cents() int }) error { return note("cents %d", all[0].cents()) })
+		require.NoError(t, o.Migrate(ctx))
+		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return o.Publish(ctx, tx, orderPlaced{Order: "a"}, &orderPlaced{Order: "b"}, shipped{"c"}, &shipped{"d"}, inCents{1}, &inCents{2})
+		}))
+		require.NoError(t, o.Run(ctx))
+		require.ElementsMatch(t, []string{
+			"value a", "value b", "value c", "value d", "pointer a", "pointer b", "pointer c", "pointer d", "cents 1", "cents 2",
+		}, h.list)
+	})
+}
+
+func TestATypeIsNotRegisteredTogetherWithItsPointer(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		waybill.Register[orderPlaced](o, "order.placed")
+		waybill.Register[*orderPlaced](o, "placed.order")
+		require.ErrorContains(t, o.Open(t.Context()), `it is already "order.placed", which waybill_test.orderPlaced and *waybill_test.orderPlaced share`)
+	})
+}
+
 func TestASinkOfHandlersForOneDoesNotCollectAll(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {

@@ -55,7 +55,7 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 		},
 		"a Go type in use": {
 			as[orderPlaced]("order.shipped"),
-			registry.ErrDuplicateType, `it is already "order.placed"; add older names with registry.Aliases`,
+			registry.ErrDuplicateType, `it is already "order.placed", which registry_test.orderPlaced and *registry_test.orderPlaced share; add older names with registry.Aliases`,
 		},
 		"a pointer to a Go type in use": {
 			as[*orderPlaced]("order.shipped"),

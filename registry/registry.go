@@ -198,7 +198,7 @@ func NameOf[T any](r *Registry) (string, error) {
 }
 
 // NamesOf returns the registered names of T in alphabetical order: one, or, if T is an interface, that
-// of each registered type which implements it. It fails with ErrUnregistered if there is none.
+// of each registered type which implements it, or to which a pointer does. It fails with ErrUnregistered if there is none.
 func NamesOf[T any](r *Registry) ([]string, error) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Interface {
@@ -207,7 +207,7 @@ func NamesOf[T any](r *Registry) ([]string, error) {
 	}
 	var names []string
 	for registered, d := range r.catalogue().byType {
-		if registered == d.goType && registered.Implements(t) {
+		if registered == d.goType && (registered.Implements(t) || reflect.PointerTo(registered).Implements(t)) {
 			names = append(names, d.name)
 		}
 	}
@@ -290,7 +290,7 @@ func (c *catalogue) conflicts(d *definition) []error {
 		}
 	}
 	if other, taken := c.byType[d.base]; taken {
-		problems = append(problems, fmt.Errorf("%w: it is already %q; add older names with registry.Aliases", ErrDuplicateType, other.name))
+		problems = append(problems, fmt.Errorf("%w: it is already %q, which %s and *%[3]s share; add older names with registry.Aliases", ErrDuplicateType, other.name, d.base))
 	}
 	return problems
 }

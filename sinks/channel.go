@@ -34,6 +34,13 @@ type Channel struct {
 	ChannelBindings, OperationBindings, MessageBindings map[string]any
 }
 
+// Collected returns the channel of a sink that puts several notifications into one message.
+func (c Channel) Collected() Channel {
+	c.Text = "Several notifications may arrive as one message. " + c.Text
+	c.Body = NoSchema
+	return c
+}
+
 // Header is a header of a message.
 type Header struct {
 	Name, Text string

@@ -58,6 +58,12 @@ type Validator interface {
 	Validate() error
 }
 
+// Builder is the configuration of a kind, such as email.Config, that builds its sink without a file. Build
+// fills in defaults, and opens nothing. Its error joins all mistakes, each of which begins with the key.
+type Builder interface {
+	Build(in Instance) (Sink, error)
+}
+
 // Kind is a kind of sink: kafka, http, email, or one of your own. Make it with [NewKind].
 type Kind struct {
 	// Name is the value of "kind" in the configuration.

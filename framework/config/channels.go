@@ -57,8 +57,7 @@ func (c *Config) Channels() map[string]sinks.Channel {
 			channel.Address = ""
 		}
 		if sink.Collect != (settings.Collect{}) {
-			channel.Text = "Several notifications may arrive as one message. " + channel.Text
-			channel.Body = sinks.NoSchema
+			channel = channel.Collected()
 		}
 		channels[name] = channel
 	}

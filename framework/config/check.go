@@ -1,6 +1,7 @@
 package config
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -199,8 +200,14 @@ func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 // unopened and unbuilt are placeholders; the forwarder does not use them before it runs. What stands in for a
 // sink takes collections of any size, since it is not known what the sink takes.
 type (
-	unopened struct{ webhooks.Store }
-	unbuilt  struct{ sinks.Collector }
+	unopened struct {
+		webhooks.Store
+		store.Inbox
+	}
+	unbuilt struct{ sinks.Collector }
 )
+
+// Handle is what sinks that work in transactions of the store need.
+func (unopened) Handle() *sql.DB { return nil }
 
 func (unbuilt) CollectionSize() int { return 0 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -52,7 +53,7 @@ func (o Options) withDefaults() Options {
 func (c *Config) instance(name string) sinks.Instance {
 	o := c.options
 	return sinks.Instance{
-		Name: name, Logger: o.Logger.With("sink", name), Types: o.Types, Contracts: lazily(c.contracts), HTTPClient: o.HTTPClient, Dial: o.Dial,
+		Name: name, Logger: o.Logger.With("sink", name), Types: o.Types, Contracts: contract.Lazy(c.contracts), HTTPClient: o.HTTPClient, Dial: o.Dial,
 		Stores: o.Stores,
 	}
 }

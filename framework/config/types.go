@@ -88,19 +88,6 @@ func (files schemaFiles) addTo(set *contract.Set) error {
 	return errors.Join(problems...)
 }
 
-// lazily is the contracts for sinks.
-type lazily func() (*contract.Set, error)
-
-func (l lazily) Schema(typ string, version int, language sinks.SchemaLanguage) (sinks.Schema, error) {
-	set, _ := l() // the set has the error of each type
-	return set.Schema(typ, version, language)
-}
-
-func (l lazily) Validate(typ string, version int, payload []byte) error {
-	set, _ := l()
-	return set.Validate(typ, version, payload)
-}
-
 const versionPlaceholder = "{version}"
 
 // checkTypes reads the files of types, and reports mistakes at their lines.

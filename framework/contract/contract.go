@@ -197,6 +197,23 @@ type Set struct {
 	failures map[string]error             // why registered types have none
 }
 
+// Lazy returns a set for sinks, which they need only for some encodings. Each call must return the same set.
+type Lazy func() (*Set, error)
+
+var _ sinks.Contracts = Lazy(nil)
+
+// Schema is that of the set.
+func (l Lazy) Schema(typ string, version int, language sinks.SchemaLanguage) (sinks.Schema, error) {
+	set, _ := l() // the set has the error of each type
+	return set.Schema(typ, version, language)
+}
+
+// Validate is that of the set.
+func (l Lazy) Validate(typ string, version int, payload []byte) error {
+	set, _ := l()
+	return set.Validate(typ, version, payload)
+}
+
 // Failure returns why a registered type has no contract of one of its versions; nil if it has all.
 func (s *Set) Failure(typ string) error { return s.failures[typ] }
 

@@ -77,6 +77,9 @@ func (d *examine) run(cmd *cobra.Command, _ []string) error {
 		if err == nil {
 			err = cmd.Context().Err()
 		}
+		for i := range findings {
+			findings[i].Text, findings[i].Fix = d.Named(findings[i].Text), d.Named(findings[i].Fix)
+		}
 		bad = errors.Join(bad, d.verdict(findings))
 		return command.Look{View: findings, Print: func(w io.Writer) { printFindings(w, findings) }}, err
 	})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -113,18 +111,12 @@ func (e *engine) sourceIn(source config.Source, name string) config.Source {
 
 func (f *forward) target(e *engine) dashboard.Target {
 	text, err := e.config.Show()
-	routes, _ := e.config.Table() // Load has checked them
-	return dashboard.Target{
-		Store:         e.store,
-		Routing:       command.RoutingOf(e.config, routes),
-		Forwarder:     e.Forwarder,
-		Types:         f.Options.Types,
-		Contracts:     e.config.Contracts,
-		Channels:      e.config.Channels(),
-		Endpoints:     endpointsOf(e.config, e.store),
-		Doctor:        func(ctx context.Context, only ...string) []doctor.Finding { return f.findings(ctx, f.source, only...) },
-		Configuration: func() ([]byte, error) { return text, err },
-	}
+	t := dashboard.TargetOf(e.config.ForwarderConfig(e.store))
+	t.Forwarder, t.Endpoints = e.Forwarder, endpointsOf(e.config, e.store)
+	t.Contracts, t.Channels = e.config.Contracts, e.config.Channels() // the file may add to both
+	t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding { return f.findings(ctx, f.source, only...) }
+	t.Configuration = func() ([]byte, error) { return text, err }
+	return t
 }
 
 // endpointsOf returns what manages the endpoints of customers in an outbox; nil if the configuration has none.
@@ -143,6 +135,9 @@ func (f *forward) findings(ctx context.Context, source config.Source, only ...st
 	found, err := examineOutbox(ctx, source, f.Options, "", doctor.Options{Only: only})
 	if err != nil {
 		return []doctor.Finding{{ID: "configuration", Status: doctor.Fail, Text: err.Error()}}
+	}
+	for i := range found {
+		found[i].Text, found[i].Fix = f.Named(found[i].Text), f.Named(found[i].Fix)
 	}
 	return found
 }
@@ -178,15 +173,12 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 	var work sync.WaitGroup
 	ends = append(ends, work.Wait)
 	if c.Observe.Address != "" {
-		listener, err := net.Listen("tcp", c.Observe.Address)
+		unserve, err := f.monitor.Serve(c.Observe.Address, f.dashboard)
 		if err != nil {
 			end()
 			return nil, fmt.Errorf("observe.address: %w", err)
 		}
-		f.Logger.Info("serving the dashboard, metrics and probes", "address", listener.Addr().String())
-		server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
-		work.Go(func() { _ = server.Serve(listener) }) // until it is closed
-		ends = append(ends, func() { _ = server.Close() })
+		ends = append(ends, unserve)
 	}
 	sampling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	work.Go(func() { f.monitor.Run(sampling) })
@@ -201,16 +193,6 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 		ends = append(ends, finish)
 	}
 	return end, nil
-}
-
-// handler serves everything at observe.address. Metrics and probes need no authentication.
-func (f *forward) handler() http.Handler {
-	mux := http.NewServeMux()
-	for _, path := range []string{"/metrics", "/livez", "/healthz", "/readyz"} {
-		mux.Handle(path, f.monitor)
-	}
-	mux.Handle("/", f.dashboard)
-	return mux
 }
 
 // watchdog notifies systemd twice in each watchdog interval while the program is alive.

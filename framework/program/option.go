@@ -40,6 +40,7 @@ type parts struct {
 	kinds     []sinks.Kind
 	supplied  map[string]func(sinks.Instance) (sinks.Sink, error)
 	functions map[string][]function.Handler
+	once      map[string]bool // the sinks whose functions are those of FunctionsTx
 	mistakes  []error
 }
 
@@ -85,7 +86,36 @@ func Sink(name string, build func(sinks.Instance) (sinks.Sink, error)) Option {
 // Functions supplies the handlers of a sink of kind function. Their types must be
 // registered with [Types].
 func Functions(sink string, handlers ...function.Handler) Option {
-	return func(p *parts) { p.functions[sink] = append(p.functions[sink], handlers...) }
+	return func(p *parts) { p.supply(sink, false, handlers) }
+}
+
+// FunctionsTx supplies the handlers of a sink of kind function, whose effects happen once, even where a delivery
+// is repeated. Make them with [inbox.OnTx]:
+//
+//	program.FunctionsTx("warehouse", inbox.OnTx(func(ctx context.Context, tx *sql.Tx, n OrderPlaced) error { … }))
+//
+// Each delivery has a transaction of the database that the configuration names, whichever kind it is. If all
+// handlers of the type return nil, it commits, with what they have written in tx and with the notification's
+// id, and a repeated delivery calls no handler. An error rolls everything back, and has its class as with
+// Functions. A delivery in flight holds one of the program's ten connections to a server; see [inbox.Mux] for
+// the rest. The sink cannot be used with several databases.
+func FunctionsTx(sink string, handlers ...function.Handler) Option {
+	return func(p *parts) { p.supply(sink, true, handlers) }
+}
+
+func (p *parts) supply(sink string, once bool, handlers []function.Handler) {
+	if before, taken := p.once[sink]; taken && before != once {
+		p.mistakes = append(p.mistakes, fmt.Errorf("the sink %q has functions from both Functions and FunctionsTx: use two sinks", sink))
+	}
+	p.functions[sink], p.once[sink] = append(p.functions[sink], handlers...), once
+}
+
+// inTransactions makes a sink of functions work in transactions, if FunctionsTx supplies them.
+func (p *parts) inTransactions(in sinks.Instance, functions sinks.Sink) sinks.Sink {
+	if !p.once[in.Name] {
+		return functions
+	}
+	return &onceFunctions{Sink: functions, types: in.Types, handlers: p.functions[in.Name]}
 }
 
 // Middleware wraps every delivery of every sink, the first one outermost; see
@@ -167,6 +197,7 @@ func partsOf(options []Option) (*parts, error) {
 		Options:   config.Options{Stores: make(map[string]sinks.OpenStore)},
 		supplied:  make(map[string]func(sinks.Instance) (sinks.Sink, error)),
 		functions: make(map[string][]function.Handler),
+		once:      make(map[string]bool),
 	}
 	for _, set := range options {
 		if set == nil {
@@ -179,7 +210,7 @@ func partsOf(options []Option) (*parts, error) {
 	var err error
 	p.Kinds, err = sinks.NewSet(append([]sinks.Kind{
 		email.Kind(),
-		function.Kind(p.functions),
+		function.Kind(p.functions, p.inTransactions),
 		httpsink.Kind(),
 		jsonlines.Kind(),
 		kafka.Kind(watermill.Library{}),

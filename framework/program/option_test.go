@@ -3,17 +3,22 @@ package program
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
@@ -83,6 +88,75 @@ routes:
 		forwarded := <-ended
 		require.Zero(t, forwarded.code, forwarded.stderr)
 	})
+}
+
+func TestFunctionsInATransactionHaveTheirEffectsOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		types := registry.New()
+		require.NoError(t, registry.Register[orderPlaced](types, "order.placed"))
+		calls := make(chan int, 10)
+		options := []Option{
+			Types(types),
+			FunctionsTx("warehouse", inbox.OnTx(func(ctx context.Context, tx *sql.Tx, n orderPlaced) error {
+				_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO reservations VALUES (%d)", n.Order))
+				calls <- function.DeliveryFrom(ctx).Attempt
+				if err == nil && function.DeliveryFrom(ctx).Attempt == 1 {
+					return errors.New("what it has written is rolled back")
+				}
+				return err
+			})),
+		}
+		file := writeFile(t, fmt.Sprintf(`
+database: %q
+sinks:
+  warehouse: {kind: function, retry: {initial: 10ms}}
+routes:
+  order.placed: [warehouse]
+`, o.address))
+		o.migrate(t)
+		for _, statement := range []string{
+			`CREATE TABLE reservations (number integer PRIMARY KEY)`,
+			`INSERT INTO outbox (type, payload) VALUES ('order.placed', '{"Order": 17}')`,
+		} {
+			_, err := o.db.ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		settled := func() {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			ended := make(chan result, 1)
+			go func() { ended <- own(ctx, options, "forward", "-c", file) }()
+			require.Eventually(t, func() bool {
+				var ids, parked int
+				err := o.db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM outbox_inbox), (SELECT count(*) FROM outbox_parked)`).Scan(&ids, &parked)
+				return err == nil && ids == 1 && parked == 0
+			}, time.Minute, 10*time.Millisecond)
+			stop()
+			forwarded := <-ended
+			require.Zero(t, forwarded.code, forwarded.stderr)
+		}
+		settled()
+		replayed := own(t.Context(), options, "replay", "-c", file, "--sink", "warehouse", "--since", "1h", "--yes")
+		require.Zero(t, replayed.code, replayed.stderr)
+		settled()
+		close(calls)
+		var attempts []int
+		for attempt := range calls {
+			attempts = append(attempts, attempt)
+		}
+		require.Equal(t, []int{1, 2}, attempts, "the replay calls no function")
+		var rows int
+		require.NoError(t, o.db.QueryRowContext(t.Context(), `SELECT count(*) FROM reservations`).Scan(&rows))
+		require.Equal(t, 1, rows)
+	})
+}
+
+func TestASinkHasItsFunctionsFromOneOption(t *testing.T) {
+	t.Parallel()
+	r := own(t.Context(), []Option{Functions("a"), FunctionsTx("a")}, "version")
+	require.NotZero(t, r.code)
+	require.Contains(t, r.stderr, `the sink "a" has functions from both Functions and FunctionsTx: use two sinks`)
 }
 
 func TestTheStockProgramReadsTheConfigurationOfAnotherProgram(t *testing.T) {
@@ -175,4 +249,29 @@ func TestFunctionsNeedTypes(t *testing.T) {
 	r := own(t.Context(), []Option{Functions("a", function.On(func(context.Context, orderPlaced) error { return nil }))}, "config", "check", "-c", file)
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, "waybill.yaml:3: sinks.a.with: the program has functions for this sink, but no types")
+}
+
+func TestHelpAndErrorsHaveTheNameOfTheProgram(t *testing.T) {
+	t.Parallel()
+	options := []Option{Name("shop")}
+	var visit func(cmd *cobra.Command, path ...string)
+	visit = func(cmd *cobra.Command, path ...string) {
+		help := own(t.Context(), options, append(path, "--help")...)
+		require.Zero(t, help.code, help.stderr)
+		require.NotRegexp(t, `(?m)^  waybill |waybill [a-z]+ --|waybill (status|forward|migrate)\b`, help.stdout, path)
+		for _, below := range cmd.Commands() {
+			visit(below, append(path, below.Name())...)
+		}
+	}
+	visit(newRoot(&command.Invocation{Name: "shop"}))
+	help := own(t.Context(), options, "forward", "--help")
+	require.Contains(t, help.stdout, "  shop forward -c waybill.yaml")
+
+	file := writeFile(t, fmt.Sprintf("database: %q\n", "sqlite:"+filepath.Join(t.TempDir(), "none.db")))
+	failed := own(t.Context(), options, "status", "-c", file)
+	require.NotZero(t, failed.code)
+	require.Contains(t, failed.stderr, "run `shop migrate`")
+	examined := own(t.Context(), options, "doctor", "-c", file)
+	require.Contains(t, examined.stdout+examined.stderr, "shop migrate")
+	require.NotContains(t, examined.stdout, "waybill migrate")
 }

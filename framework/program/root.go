@@ -71,6 +71,7 @@ func newRoot(p *command.Invocation) *cobra.Command {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = knownCommand
+	p.NameCommands(root)
 	return root
 }
 

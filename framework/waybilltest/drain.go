@@ -33,20 +33,32 @@ const (
 // [Advance]. Only if a sink has on_dead: halt, its collections are due at once. The hours of sinks do not
 // count: a test has the same result at night.
 //
-// After 30 s it fails the test and lists what is left. It never removes rows: retention is off,
+// It fails the test if a delivery is dead then, and says why it died: see [AllowDead]. After 30 s it fails the
+// test and lists what is left. It never removes rows: retention is off,
 // whatever the configuration says. Each call opens and closes the sinks that are a
 // sinks.Opener or sinks.Closer.
-func Drain(t testing.TB, c forwarder.Config) {
+func Drain(t testing.TB, c forwarder.Config, options ...DrainOption) {
 	t.Helper()
-	newDrain(t, c).run(t)
+	r := newDrain(t, c)
+	r.run(t)
+	r.requireNoneDead(t, options)
 }
+
+// DrainOption is an option of Drain and Advance.
+type DrainOption func(*drainOptions)
+
+type drainOptions struct{ allowDead bool }
+
+// AllowDead lets deliveries be dead after Drain or Advance, for tests of what happens then. Without it the test
+// fails, also for those that were dead before: requeue or discard them, or allow them again.
+func AllowDead() DrainOption { return func(o *drainOptions) { o.allowDead = true } }
 
 // Advance drains, and then delivers what becomes due within d, in the order of the times, as if
 // d had passed: scheduled deliveries, retries, failed hooks and collections, and all that follows from
 // them. It moves the times of parked deliveries instead of waiting. It changes no clock: DeliverAt
 // of later notifications, Collect.MaxWait, Retry.MaxAge and a breaker's pauses still count
-// from the real time. The hours of sinks do not count: see [Drain].
-func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
+// from the real time. The hours of sinks do not count, and nothing may be dead at the end: see [Drain].
+func Advance(t testing.TB, c forwarder.Config, d time.Duration, options ...DrainOption) {
 	t.Helper()
 	r := newDrain(t, c)
 	r.run(t)
@@ -58,6 +70,7 @@ func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
 		r.shift(t, step)
 		r.run(t)
 		if d -= step; d <= 0 {
+			r.requireNoneDead(t, options)
 			return
 		}
 	}
@@ -217,6 +230,36 @@ func (r *drain) parked() (all []store.ParkedDelivery, err error) {
 			}
 		}
 	}
+}
+
+// shownDead is how many dead deliveries a failure describes.
+const shownDead = 5
+
+// requireNoneDead fails the test if a delivery of the sinks, or one without a route, is dead.
+func (r *drain) requireNoneDead(t testing.TB, options []DrainOption) {
+	t.Helper()
+	var o drainOptions
+	for _, set := range options {
+		set(&o)
+	}
+	if o.allowDead {
+		return
+	}
+	all, err := r.parked()
+	require.NoError(t, err)
+	dead := slices.DeleteFunc(all, func(p store.ParkedDelivery) bool { return p.State != store.StateDead })
+	if len(dead) == 0 {
+		return
+	}
+	var lines strings.Builder
+	for _, p := range dead[:min(shownDead, len(dead))] {
+		fmt.Fprintf(&lines, "\n%s %s to %s: %s", p.Envelope.Type, p.Envelope.ID, p.Sink, p.LastError)
+	}
+	if more := len(dead) - shownDead; more > 0 {
+		fmt.Fprintf(&lines, "\nand %d more", more)
+	}
+	t.Errorf("%d deliveries are dead; if the test expects that, add waybilltest.AllowDead():%s", len(dead), lines.String())
+	t.FailNow()
 }
 
 // waiting returns the deliveries that will be tried again, or whose hook will be called again:

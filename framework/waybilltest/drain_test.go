@@ -187,10 +187,36 @@ func TestAdvanceMovesWaitingDeliveriesAndNotDeadOnes(t *testing.T) {
 		for n := range 20 {
 			s.place(t, fmt.Sprint("o-", n))
 		}
-		waybilltest.Advance(t, s.config, 10*time.Hour)
+		waybilltest.Advance(t, s.config, 10*time.Hour, waybilltest.AllowDead())
 		require.EqualValues(t, -1000+40, s.attempts.Load(), "two attempts of each")
-		waybilltest.Advance(t, s.config, 100*time.Hour)
+		waybilltest.Advance(t, s.config, 100*time.Hour, waybilltest.AllowDead())
 		require.EqualValues(t, -1000+40, s.attempts.Load(), "they are dead")
+	})
+}
+
+func TestADrainFailsIfADeliveryIsDeadUnlessThatIsAllowed(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		s.attempts.Store(-1000)
+		sink := s.config.Sinks["shop"]
+		sink.Retry.MaxAttempts, sink.Breaker.Off = 1, true
+		s.config.Sinks["shop"] = sink
+		for n := range 7 {
+			require.NoError(t, s.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+				return s.Publish(ctx, tx, waybill.With(ordered{fmt.Sprint("o-", n)}, waybill.ID(fmt.Sprint("id-", n))))
+			}))
+		}
+		waybilltest.Drain(t, s.config, waybilltest.AllowDead())
+		for name, run := range map[string]func(t testing.TB){
+			"drain":   func(t testing.TB) { waybilltest.Drain(t, s.config) },
+			"advance": func(t testing.TB) { waybilltest.Advance(t, s.config, time.Hour) },
+		} {
+			found := failuresOf(t, run)
+			require.Len(t, found, 1, name)
+			require.Contains(t, found[0], "7 deliveries are dead; if the test expects that, add waybilltest.AllowDead():\norder.placed id-0 to shop: the bank is closed\n")
+			require.Contains(t, found[0], "id-4 to shop")
+			require.NotContains(t, found[0], "id-5")
+			require.Contains(t, found[0], "\nand 2 more")
+		}
 	})
 }
 

@@ -88,6 +88,7 @@ type Sink struct {
 }
 
 var (
+	_ sinks.Builder       = Config{}
 	_ sinks.Sink          = (*Sink)(nil)
 	_ sinks.Collector     = (*Sink)(nil)
 	_ sinks.Closer        = (*Sink)(nil)
@@ -113,6 +114,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	}
 	return &Sink{composer: composer, server: server, logger: cmp.Or(in.Logger, slog.New(slog.DiscardHandler))}, nil
 }
+
+// Build makes a sink of the configuration; see [New].
+func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
 
 // Deliver sends the mail, and returns the server's final reply as the receipt, such as
 // "smtp 250 OK: queued as 7F3", with the recipients that the server refused.

@@ -141,6 +141,7 @@ func OnMany[T any](function func(ctx context.Context, all []T) error) Handler {
 // as the group.
 func OnCollection[T any](function func(ctx context.Context, c *sinks.Collection, all []T) error) Handler {
 	handleAll := func(ctx context.Context, types *registry.Registry, c *sinks.Collection) error {
+		ctx = context.WithValue(ctx, callKey{}, c)
 		all := make([]T, len(c.Members))
 		for i, d := range c.Members {
 			var err error
@@ -167,12 +168,37 @@ func OnCollection[T any](function func(ctx context.Context, c *sinks.Collection,
 }
 
 // decode is registry.Decode that also decodes to an interface.
+// callKey is the context key of what a function was called for: a delivery or a collection.
+type callKey struct{}
+
+// DeliveryFrom returns the delivery for which a function was called, with the notification's id, time and
+// metadata, and the number of the attempt. It is for functions that do not get it as a parameter, and for
+// what they call. It returns nil outside of a function, and in one for many: see [CollectionFrom]. The
+// delivery must be neither kept nor changed.
+func DeliveryFrom(ctx context.Context) *notification.Delivery {
+	d, _ := ctx.Value(callKey{}).(*notification.Delivery)
+	return d
+}
+
+// CollectionFrom returns the collection for which a function for many was called, with its id, which is the
+// same in each attempt, and the deliveries of its members in the order of the values. It returns nil
+// elsewhere. The collection must be neither kept nor changed.
+func CollectionFrom(ctx context.Context) *sinks.Collection {
+	c, _ := ctx.Value(callKey{}).(*sinks.Collection)
+	return c
+}
+
 func decode[T any](types *registry.Registry, e *notification.Envelope) (T, error) {
 	if reflect.TypeFor[T]().Kind() != reflect.Interface {
 		return registry.Decode[T](types, e)
 	}
 	v, err := types.Decode(e)
-	as, _ := v.(T) // only types that implement it reach its handler
+	as, is := v.(T)
+	if !is && err == nil { // only types that implement it, or to which a pointer does, reach its handler
+		p := reflect.New(reflect.TypeOf(v))
+		p.Elem().Set(reflect.ValueOf(v))
+		as = p.Interface().(T)
+	}
 	return as, err
 }
 
@@ -250,7 +276,7 @@ func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if !ok {
 		return "", sinks.Unknown(s.noHandler(handlers, d))
 	}
-	ctx = notification.WithCause(ctx, d.Envelope)
+	ctx = context.WithValue(notification.WithCause(ctx, d.Envelope), callKey{}, d)
 	for _, h := range own {
 		if err := h.handle(ctx, s.types, d); err != nil {
 			return "", err
@@ -353,8 +379,9 @@ func byName(types *registry.Registry, handlers []Handler) (map[string][]*Handler
 
 // Kind is the sink kind function, whose sinks have handlers that the program supplies by
 // the name of the sink in the configuration, like [Mux]. The types are those of
-// [sinks.Instance]. A sink whose name has no handlers is [sinks.Absent].
-func Kind(handlers map[string][]Handler) sinks.Kind {
+// [sinks.Instance]. A sink whose name has no handlers is [sinks.Absent]. Each wrap gets the sink of the
+// handlers, and returns the one that takes its place.
+func Kind(handlers map[string][]Handler, wrap ...func(in sinks.Instance, handlers sinks.Sink) sinks.Sink) sinks.Kind {
 	return sinks.NewKind("function", "functions of the program, for types that it knows",
 		func(in sinks.Instance, _ struct{}) (sinks.Sink, error) {
 			own, ok := handlers[in.Name]
@@ -364,7 +391,11 @@ func Kind(handlers map[string][]Handler) sinks.Kind {
 			case in.Types == nil:
 				return nil, errors.New("the program has functions for this sink, but no types")
 			}
-			return Mux(in.Types, own...), nil
+			made := Mux(in.Types, own...)
+			for _, w := range wrap {
+				made = w(in, made)
+			}
+			return made, nil
 		},
 		sinks.Answer{Says: "nil, from all functions of the type", Means: "delivered, without a receipt"},
 		sinks.Answer{Says: "`sinks.Permanent`, `Invalid`, `Throttled`, `Unavailable`, `Unknown`", Means: "as the function says"},

@@ -17,9 +17,13 @@ type Config struct {
 }
 
 var (
+	_ sinks.Builder   = Config{}
 	_ sinks.Defaulter = (*Config)(nil)
 	_ sinks.Validator = (*Config)(nil)
 )
+
+// Build makes a sink of the configuration; see [New].
+func (c Config) Build(sinks.Instance) (sinks.Sink, error) { return New(c) }
 
 // SetDefaults fills the fields that are zero.
 func (c *Config) SetDefaults() {

@@ -92,6 +92,7 @@ type Config struct {
 }
 
 var (
+	_ sinks.Builder   = Config{}
 	_ sinks.Defaulter = (*Config)(nil)
 	_ sinks.Validator = (*Config)(nil)
 )
@@ -100,6 +101,9 @@ var (
 // Compression none, Timeout 10 s, MaxMessageBytes 1 MiB, Format json, Collection records, and those
 // of Encoding.
 //
+// Build makes a sink of the configuration; see [New].
+func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
+
 // Compression is off by default. Every consumer can read uncompressed records, and when the
 // forwarder's CPU was the limit, compression cost a quarter (lz4, zstd) to a half (snappy,
 // gzip) of the throughput. It is useful when the network is the limit. With a topic's

@@ -15,7 +15,8 @@ var _ store.Borrower = (*Store)(nil)
 // Borrows implements [store.Borrower]. A handle that borrows gives a connection back when it does not need it.
 // Its next one is another connection for database/sql, in the same session of the server.
 func (s *Store) Borrows(ctx context.Context) (bool, error) {
-	if _, is := s.db.Driver().(*pq.Driver); is {
+	switch s.db.Driver().(type) {
+	case *pq.Driver, *addressed:
 		return false, nil // lib/pq has no pools
 	}
 	first, its, err := s.borrow(ctx)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ const (
 // Silence alone has no deadline. A session may wait for its answer as long as its context allows:
 // a migration may take long.
 type connector struct {
-	config pq.Config
+	address string
+	config  pq.Config
 	// era increases when a server turns out to be read-only. Sessions of an earlier era are not
 	// used again: they lead to that server too, or to one that the address no longer means.
 	era atomic.Int64
@@ -57,11 +59,29 @@ func newConnector(dsn string) (*connector, error) {
 	if config.ConnectTimeout <= 0 {
 		config.ConnectTimeout = connectTime
 	}
-	return &connector{config: config}, nil
+	return &connector{address: dsn, config: config}, nil
 }
 
-// Driver returns lib/pq's driver.
-func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
+// Driver returns lib/pq's driver, with the address.
+func (c *connector) Driver() driver.Driver { return &addressed{address: c.address} }
+
+// addressed is lib/pq's driver in a handle that OpenDB has opened.
+type addressed struct {
+	pq.Driver
+	address string
+}
+
+// AddressOf returns the address of a handle that [OpenDB] has opened, with its password; "" for another
+// handle. With it an address is given once:
+//
+//	db, err := postgres.OpenDB(address)
+//	o := waybill.Postgres(db, waybill.PostgresConfig{Listen: postgres.AddressOf(db)})
+func AddressOf(db *sql.DB) string {
+	if d, ours := db.Driver().(*addressed); ours {
+		return d.address
+	}
+	return ""
+}
 
 // Connect opens a session within ctx, including authentication.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -94,7 +114,7 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", context.Cause(ctx))
 	}
 	if err != nil {
-		return nil, err
+		return nil, withWayOut(err)
 	}
 	s, ok := made.(pqSession)
 	if !ok {

@@ -3,6 +3,9 @@ package postgres
 import (
 	"database/sql/driver"
 	"errors"
+	"fmt"
+
+	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
@@ -16,6 +19,18 @@ var (
 	// errReadOnly is wrapped if the server reports it with another code than 25006.
 	errReadOnly = errors.New("the server takes no writes")
 )
+
+// errWithoutTLS explains pq.ErrSSLNotSupported.
+var errWithoutTLS = errors.New("without sslmode in the address, TLS is required: add sslmode=disable to the address if nothing else " +
+	"can read the connection, such as on this machine, or turn TLS on in the server (ssl = on)")
+
+// withWayOut adds the way out to an error of connecting that does not say it.
+func withWayOut(err error) error {
+	if errors.Is(err, pq.ErrSSLNotSupported) && !errors.Is(err, errWithoutTLS) {
+		return fmt.Errorf("%w: %w", err, errWithoutTLS)
+	}
+	return err
+}
 
 // idleSession is the code with which a server ends a session after idle_session_timeout.
 const idleSession = "57P05"

@@ -48,7 +48,7 @@ func TestWhatHasFailedForGoodIsCountedAndDeliveredAgain(t *testing.T) {
 	}))
 
 	status.Store(http.StatusGone)
-	waybilltest.Drain(t, forwarding)
+	waybilltest.Drain(t, forwarding, waybilltest.AllowDead())
 	page := s.get(at)
 	require.Contains(t, page.text, "<dt>Failed for good</dt><dd>1</dd>")
 	require.Contains(t, page.text, "410 Gone")
@@ -61,7 +61,7 @@ func TestWhatHasFailedForGoodIsCountedAndDeliveredAgain(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.post(at+"/enable", nil).status)
 	require.Contains(t, s.post(at+"/recover", url.Values{"since": {since}}).text, "Deliveries: 1.")
 	status.Store(http.StatusOK)
-	waybilltest.Drain(t, forwarding)
+	waybilltest.Drain(t, forwarding, waybilltest.AllowDead())
 	require.EqualValues(t, 2, requests.Load())
 	page = s.get(at)
 	require.Contains(t, page.text, "<dt>Failed for good</dt><dd>0</dd>")
@@ -70,6 +70,6 @@ func TestWhatHasFailedForGoodIsCountedAndDeliveredAgain(t *testing.T) {
 
 	require.Equal(t, http.StatusNoContent, s.call("POST", "/attempts/"+attempts[0]+"/resend", "").status)
 	require.Contains(t, s.post("/attempts/"+attempts[1]+"/resend", nil).text, "Sent again")
-	waybilltest.Drain(t, forwarding)
+	waybilltest.Drain(t, forwarding, waybilltest.AllowDead())
 	require.EqualValues(t, 3, requests.Load(), "both attempts are of one delivery")
 }

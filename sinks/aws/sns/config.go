@@ -34,10 +34,14 @@ type Config struct {
 }
 
 var (
+	_ sinks.Builder   = Config{}
 	_ sinks.Defaulter = (*Config)(nil)
 	_ sinks.Validator = (*Config)(nil)
 	_ sinks.Described = (*Config)(nil)
 )
+
+// Build makes a sink of the configuration; see [New].
+func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
 
 // SetDefaults fills the fields that are zero: MaxBytes 256 KiB, Format payload, Timeout 10 s.
 func (c *Config) SetDefaults() {

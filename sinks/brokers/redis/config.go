@@ -38,9 +38,13 @@ type Config struct {
 }
 
 var (
+	_ sinks.Builder   = Config{}
 	_ sinks.Defaulter = (*Config)(nil)
 	_ sinks.Validator = (*Config)(nil)
 )
+
+// Build makes a sink of the configuration; see [New].
+func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
 
 // SetDefaults sets MaxMessageBytes to the server's default limit, MaxConnectionAge to 5 minutes, and
 // Timeout to 10 s.

@@ -50,9 +50,13 @@ type Config struct {
 }
 
 var (
+	_ sinks.Builder   = Config{}
 	_ sinks.Defaulter = (*Config)(nil)
 	_ sinks.Validator = (*Config)(nil)
 )
+
+// Build makes a sink of the configuration; see [New].
+func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
 
 // SetDefaults fills the fields that are zero: Timeout 10 s, Format payload, ContentMode structured.
 func (c *Config) SetDefaults() {

@@ -8,9 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
@@ -82,6 +84,43 @@ type Invocation struct {
 
 	LogFormat, LogLevel string
 	Logger              *slog.Logger
+
+	stock *regexp.Regexp // matches commands of a program that is called waybill
+}
+
+// stockName is the name of the program in all texts.
+const stockName = "waybill"
+
+// NameCommands puts the program's name before its commands in all help, as in waybill status, and from then on
+// in what Named returns. The root has all its commands.
+func (p *Invocation) NameCommands(root *cobra.Command) {
+	if p.Name == stockName {
+		return
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	p.stock = regexp.MustCompile(`\b` + stockName + ` (` + strings.Join(names, "|") + `)\b`)
+	p.nameBelow(root)
+}
+
+func (p *Invocation) nameBelow(cmd *cobra.Command) {
+	for _, text := range []*string{&cmd.Short, &cmd.Long, &cmd.Example} {
+		*text = p.Named(*text)
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = p.Named(f.Usage) })
+	for _, below := range cmd.Commands() {
+		p.nameBelow(below)
+	}
+}
+
+// Named returns a text in which commands have the program's name.
+func (p *Invocation) Named(text string) string {
+	if p.stock == nil {
+		return text
+	}
+	return p.stock.ReplaceAllString(text, strings.ReplaceAll(p.Name, "$", "$$")+" $1")
 }
 
 // MakeLogger makes the logger from the flags. It runs before each command.
@@ -164,13 +203,13 @@ func (p *Invocation) Print(err error) {
 	case err == nil:
 	case errors.As(err, &mistakes) && asJSON:
 		for _, m := range mistakes.Mistakes {
-			p.Logger.Error("mistake in the configuration", "where", m.Where, "line", m.Line, "error", m.Text)
+			p.Logger.Error("mistake in the configuration", "where", m.Where, "line", m.Line, "error", p.Named(m.Text))
 		}
 	case errors.As(err, &mistakes):
-		fmt.Fprintln(terminal.Writer(p.Stderr), mistakes)
+		fmt.Fprintln(terminal.Writer(p.Stderr), p.Named(mistakes.Error()))
 	case asJSON:
-		p.Logger.Error("failed", "error", err)
+		p.Logger.Error("failed", "error", p.Named(err.Error()))
 	default:
-		terminal.Println(p.Stderr, p.Name+":", strings.ReplaceAll(err.Error(), "\n", "; "))
+		terminal.Println(p.Stderr, p.Name+":", p.Named(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 }

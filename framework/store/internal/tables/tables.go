@@ -31,6 +31,9 @@ type Tables struct {
 // New returns the tables that a Runner names. With receipts, checkpoints archive receipts.
 func New(r *Runner, receipts bool) *Tables { return &Tables{run: r, receipts: receipts} }
 
+// Handle returns the database of the outbox, for transactions of those who get only the store.
+func (t *Tables) Handle() *sql.DB { return t.run.DB }
+
 // Source returns the source; nil if the log is the database's own.
 func (t *Tables) Source() store.Source {
 	if t == nil { // for a store that was not opened
