@@ -27,8 +27,9 @@ var ErrConfig = errors.New("invalid alerts")
 const (
 	// Period is the time between two looks at an outbox, over all of its forwarders.
 	Period = 15 * time.Second
-	// poll is the longest pause of a judge, which may have to take over from another one.
-	poll = 5 * time.Second
+	// graces is by which part of a period the others wait longer than the judge of the last look, so that they look only
+	// if that one does not.
+	graces = 3
 	// timeout bounds a look.
 	timeout = 30 * time.Second
 )
@@ -97,7 +98,7 @@ func (j *Judge) Run(ctx context.Context) error {
 		default:
 			trouble.Over()
 		}
-		pace.Sleep(ctx, min(wait, poll))
+		pace.Sleep(ctx, wait)
 	}
 }
 
@@ -116,7 +117,7 @@ func (j *Judge) Look(ctx context.Context) (wait time.Duration, err error) {
 	}
 	period := j.config.Period
 	if wait := row.NextTick.Sub(row.ReadAt); row.Spec != "" && wait > 0 && wait <= period { // it is more after the clock was set back
-		return wait, nil
+		return wait + period/graces, nil
 	}
 	s, err := readState(row)
 	if err != nil {
@@ -138,7 +139,7 @@ func (j *Judge) Look(ctx context.Context) (wait time.Duration, err error) {
 	row.Spec, row.LastTick, row.NextTick = string(spec), row.ReadAt, row.ReadAt.Add(period)
 	err = failpoint.Tick.Do(func() error { return j.write(ctx, row, published) })
 	if errors.Is(err, errMoved) || errors.Is(err, store.ErrCollision) {
-		return 0, nil
+		return period / graces, nil
 	}
 	if err != nil {
 		return 0, err

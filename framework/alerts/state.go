@@ -14,9 +14,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// gone is how long a cause must be gone before its alert is cleared: longer than a forwarder takes to start again, or a
-// requeued delivery to fail again.
-const gone = time.Minute
+// goneFor is for how many periods, a minute, a cause must be gone before its alert is cleared: longer than a forwarder
+// takes to start again, or a requeued delivery to fail again.
+const goneFor = 4
 
 // state is what the row in the database remembers. Times are the database's.
 type state struct {
@@ -118,7 +118,7 @@ func (t *turn) next(s *state, causes []cause) (published []notification.Envelope
 		case there[key], t.partial && r.Cause == admin.DisabledEndpoint:
 		case r.GoneSince.IsZero():
 			r.GoneSince = t.now
-		case t.now.Sub(r.GoneSince) >= gone:
+		case t.now.Sub(r.GoneSince) >= goneFor*t.config.Period:
 			over := Cleared(r.Raised)
 			over.Forwarder, over.Text = t.owner(), fmt.Sprintf("over after %s: %s", t.now.Sub(r.RaisedAt).Round(time.Second), r.Text)
 			publish(notification.AlertCleared, key, over)

@@ -209,7 +209,7 @@ func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
 // checkAlerts looks at the alerts that are raised, and whether a forwarder judges.
 func checkAlerts(ctx context.Context, x *examination) (verdict, error) {
 	if !x.Alerts.On() {
-		return skip("the configuration has no alerts", "set alerts.to, unless Prometheus has the rules of waybill print rules"), nil
+		return ok("the configuration has none"), nil
 	}
 	all, err := x.store.Schedules(ctx)
 	if err != nil {

@@ -24,11 +24,12 @@ type judges struct {
 type judged struct {
 	*alerts.Judge
 	trouble *pace.Trouble
+	due     time.Time // of the next look
 }
 
 const (
 	// judgePause is the pause between two rounds of looks.
-	judgePause = 5 * time.Second
+	judgePause = time.Second
 	// judgesAtOnce bounds the connections that they use.
 	judgesAtOnce = 4
 )
@@ -38,7 +39,7 @@ func (all *judges) add(name string, judge *alerts.Judge, release func()) (close 
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	log := all.log.With("database", name)
-	all.open[name] = &judged{judge, pace.NewTrouble(log, "judging what to alert of", time.Minute)}
+	all.open[name] = &judged{Judge: judge, trouble: pace.NewTrouble(log, "judging what to alert of", time.Minute)}
 	return func() {
 		all.mu.Lock()
 		delete(all.open, name)
@@ -57,15 +58,18 @@ func (all *judges) run(ctx context.Context, databases func() []fleet.Status) err
 			all.mu.Lock()
 			j := all.open[d.Database]
 			all.mu.Unlock()
-			if j == nil || time.Now().Before(j.trouble.Until()) || d.State == fleet.StateAsleep && j.Rests(d.Since) {
+			if j == nil || time.Now().Before(j.due) || d.State == fleet.StateAsleep && j.Rests(d.Since) {
 				continue
 			}
 			round.Go(func() error {
-				if _, err := j.Look(ctx); err == nil {
+				wait, err := j.Look(ctx)
+				switch {
+				case err == nil:
 					j.trouble.Over()
-				} else if ctx.Err() == nil {
-					j.trouble.Met(err)
+				case ctx.Err() == nil:
+					wait = j.trouble.Met(err)
 				}
+				j.due = time.Now().Add(wait)
 				return nil
 			})
 		}
