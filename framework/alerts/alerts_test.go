@@ -1,19 +1,25 @@
 package alerts_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/alerts"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func TestDeadDeliveriesRaiseOneAlertAndOneClear(t *testing.T) {
@@ -267,4 +273,60 @@ func TestAJudgeRefusesWrongSettings(t *testing.T) {
 		}
 		require.NotContains(b, err.Error(), "secret")
 	})
+}
+
+// TestASinkThatIsDownIsStalledAlthoughItsLeaseIsRenewed runs a real forwarder, in real time.
+func TestASinkThatIsDownIsStalledAlthoughItsLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{})
+	b := &box{T: t, db: db, store: &clocked{Store: s}, logs: new(bytes.Buffer), its: settings.Alerts{To: route.To("ops")}}
+	down := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+		return "", sinks.Unavailable(errors.New("no route to host"))
+	})
+	up := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
+	f, err := forwarder.New(forwarder.Config{
+		Store: s, Sinks: map[string]forwarder.Sink{"partner": {Sink: down}, "other": {Sink: up}}, Lease: time.Second, Lanes: 4,
+		Routes: route.Routes{"order.placed": route.To("partner"), "order.moved": route.To("other")}, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	defer func() { stop(); require.NoError(t, <-ended) }()
+	c := b.config()
+	publish := func(typ string) {
+		require.NoError(t, c.Publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+			return c.Publisher.Append(ctx, tx, notification.Envelope{Type: typ, Version: 1, Payload: []byte(`{}`)})
+		}))
+	}
+	look := func() (partner store.SinkSample, leased time.Time) {
+		sample, err := s.Sample(ctx, store.SampleQuery{Types: f.Takes()})
+		require.NoError(t, err)
+		for _, one := range sample.Sinks {
+			if one.Sink == "partner" {
+				for _, lane := range one.Lanes {
+					if lane.Pending > 0 {
+						leased = lane.LeaseUntil
+					}
+				}
+				return one, leased
+			}
+		}
+		return partner, leased
+	}
+	publish("order.placed")
+	require.Eventually(t, func() bool { now, leased := look(); return now.Pending == 1 && !leased.IsZero() }, patience, 20*time.Millisecond)
+	renew := func() {
+		_, leased := look()
+		publish("order.moved")
+		require.Eventually(t, func() bool { _, until := look(); return until.After(leased) }, patience, 20*time.Millisecond)
+	}
+	renew() // its checkpoint may write the same place in another way
+	before, _ := look()
+	for range 3 {
+		renew()
+	}
+	after, _ := look()
+	require.Equal(t, before.Mark, after.Mark)
+	require.Equal(t, 1, after.Pending)
 }

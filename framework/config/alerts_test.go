@@ -73,7 +73,7 @@ func TestAllMistakesOfAlertsAreReported(t *testing.T) {
 	_, err := load(t, config.Source{File: write(t, strings.Replace(alerting, "alerts: {to: [partner, ", "alerts: {stalled: 1s, held_transaction: 0s, dashboard: waybill, to: [ops, {sink: partner, when: payload.},", 1))})
 	for _, text := range []string{
 		`alerts.to names the unknown sink "ops"; known are chat, partner`,
-		"alerts.to[1]: when: ", "alerts.stalled is 1s: use at least 15s", "alerts.held_transaction", "alerts.dashboard is not an address",
+		"alerts.to[1].when: ", "alerts.stalled is 1s: use at least 15s", "alerts.held_transaction", "alerts.dashboard is not an address",
 	} {
 		require.ErrorContains(t, err, text)
 	}

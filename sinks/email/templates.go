@@ -69,7 +69,7 @@ type executor interface {
 type folder struct {
 	name      string
 	alone     bool // the default folder adds nothing
-	from      int // the first version whose payloads the templates read
+	from      int  // the first version whose payloads the templates read
 	templates map[string]executor
 	files     map[string]*file
 }
