@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/settings"
+	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
 const alerting = `
@@ -94,4 +98,30 @@ func TestAlertsThatDifferNeedANewForwarder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, config.Changes{More: true}, a.ChangesTo(b))
 	require.True(t, a.ChangesTo(a).None())
+}
+
+// block is a block of YAML in docs/alerts.md.
+var block = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+func TestTheExamplesOfTheDocumentationAreRight(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/alerts.md")
+	require.NoError(t, err)
+	blocks := block.FindAllStringSubmatch(string(page), -1)
+	require.Len(t, blocks, 2)
+	whole := blocks[0][1]
+	for want, text := range map[string]string{
+		`{"text": "hello"}`: whole,
+		`{"type": "message", "attachments": [{"contentType": "application/vnd.microsoft.card.adaptive", "content": {"type": "AdaptiveCard", "version": "1.4",
+			"body": [{"type": "TextBlock", "wrap": true, "text": "hello"}, {"type": "TextBlock", "text": "waybill status"}]}}]}`: strings.Split(whole, "alerts:\n")[0] + blocks[1][1],
+	} {
+		source := config.Source{File: write(t, text), Environ: []string{"CHAT_URL=https://chat.example/secret"}}
+		c, err := config.Load(source, config.Options{Kinds: setOf(t, httpsink.Kind(), email.Kind())})
+		require.NoError(t, err)
+		table, err := c.Table()
+		require.NoError(t, err)
+		shaped, err := table.To("chat").Shape(t.Context(), &notification.Envelope{Type: notification.AlertRaised, Version: 1, Payload: []byte(`{"sink": "partner", "text": "hello", "command": "waybill status"}`)})
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(shaped.Payload))
+	}
 }
