@@ -10,7 +10,7 @@
 //
 // All forwarders of an outbox run a judge, and one of them makes each look. Its result, which alerts are raised, is a row
 // of the table of schedules. The row moves in the transaction that publishes the alerts. So each alert is raised once
-// and cleared once, whichever processes die, freeze or start; after a look that fails, the next one catches up.
+// and cleared once, also if processes die, freeze or start meanwhile. After a look that fails, the next one catches up.
 package alerts
 
 import (

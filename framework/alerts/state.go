@@ -85,7 +85,7 @@ func (t *turn) next(s *state, causes []cause) (published []notification.Envelope
 		data, failed := json.Marshal(payload)
 		err = cmp.Or(err, failed)
 		published = append(published, notification.Envelope{
-			Type: typ, Version: 1, Key: key, OccurredOn: t.now, Payload: data,
+			ID: notification.NewID(), Type: typ, Version: 1, Key: key, OccurredOn: t.now, Payload: data,
 			Metadata: notification.Metadata{notification.MetadataContentType: "application/json"},
 		})
 	}

@@ -194,7 +194,11 @@ func (c *Config) routing() route.Routes { return c.Alerts.Routes(c.Routes) }
 
 // others returns the types of routes that the program need not have registered.
 func (c *Config) others() []string {
-	return append(slices.Sorted(maps.Keys(c.Types)), notification.AlertRaised, notification.AlertCleared)
+	others := slices.Sorted(maps.Keys(c.Types))
+	if c.Alerts.On() {
+		others = append(others, notification.AlertRaised, notification.AlertCleared)
+	}
+	return others
 }
 
 // ForwarderConfig returns the configuration for [forwarder.New]. Package database opens the
