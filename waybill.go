@@ -359,7 +359,9 @@ func (o *Outbox) Open(ctx context.Context) error {
 			}
 		}
 	}
-	if o.alerts.On() && made.forwarder != nil {
+	if o.alerts.On() && len(o.sinks) == 0 {
+		refused = append(refused, errors.New("alerts need sinks: declare those of Alerts.To with Handle or Deliver"))
+	} else if o.alerts.On() && made.forwarder != nil {
 		if made.judge, err = alerts.New(alerts.Config{
 			Settings: o.alerts, Store: s, DB: o.db, Publisher: made.publisher, Forwarder: made.forwarder, Webhooks: hooked, Logger: o.Config.Logger,
 		}); err != nil {

@@ -365,6 +365,18 @@ func TestMistakesOfAlertsAreErrorsOfOpen(t *testing.T) {
 	})
 }
 
+func TestAlertsNeedSinks(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		require.NoError(t, o.Migrate(t.Context()))
+		o.Alerts(waybill.Alerts{To: waybill.To("ops")})
+		require.ErrorContains(t, o.Open(t.Context()), "alerts need sinks")
+		waybill.Register[shipped](o, "order.shipped")
+		waybill.Handle(o, "mails", func(context.Context, shipped) error { return nil })
+		require.ErrorIs(t, o.Open(t.Context()), route.ErrUnknownSink)
+	})
+}
+
 func TestScheduledNotificationsAreCancelledAndUniqueOnesPublishedOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, db *sql.DB, o *waybill.Outbox) {
