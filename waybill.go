@@ -34,6 +34,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
@@ -86,6 +87,7 @@ type (
 	Recorder       = outbox.Recorder
 	Schedule       = schedule.Schedule
 	When           = schedule.When
+	Alerts         = settings.Alerts
 )
 
 // Outbox is the outbox of one database, with the application's types, sinks and routes.
@@ -109,6 +111,7 @@ type Outbox struct {
 	sinks     map[string]*declared
 	routes    route.Routes
 	schedules []*Schedule
+	alerts    Alerts
 	mistakes  []error
 
 	opening sync.Mutex
@@ -138,6 +141,7 @@ type opened struct {
 	publisher *outbox.Publisher
 	forwarder *forwarder.Forwarder // nil without sinks
 	scheduler *schedule.Scheduler  // nil without schedules
+	judge     *alerts.Judge        // nil without alerts
 	endpoints *webhooks.Endpoints  // nil without a sink for them
 }
 
@@ -303,6 +307,23 @@ func (o *Outbox) Schedule(name string, when When, publish func(ctx context.Conte
 	return s
 }
 
+// Alerts declares that the outbox publishes alerts of its own troubles, such as dead deliveries, to the sinks of
+// a.To, which are declared like any other; see package alerts. A sink of functions handles [alerts.Raised] and
+// [alerts.Cleared]. A second call replaces the first.
+//
+//	o.Alerts(waybill.Alerts{To: waybill.To("ops-mail", "chat"), Every: 24 * time.Hour})
+func (o *Outbox) Alerts(a Alerts) {
+	o.declare()
+	if !o.alerts.On() {
+		o.note(alerts.Register(o.types))
+	}
+	o.note(a.Validate())
+	o.alerts = a
+}
+
+// To returns rules that send everything to the given sinks; see [route.To].
+func To(sinks ...string) []Rule { return route.To(sinks...) }
+
 func (o *Outbox) sink(name string) *declared {
 	o.declare()
 	if o.sinks[name] == nil {
@@ -386,11 +407,22 @@ func (o *Outbox) Open(ctx context.Context) error {
 			refused = append(refused, err)
 		}
 	}
+	hooked := ""
 	for name, d := range o.sinks {
 		if hooks, ok := d.Sink.Sink.(*webhooks.Sink); ok { // one at most, otherwise the forwarder refuses them
+			hooked = name
 			if made.endpoints, err = hooks.Endpoints(s, name); err != nil {
 				refused = append(refused, err)
 			}
+		}
+	}
+	if o.alerts.On() && len(o.sinks) == 0 {
+		refused = append(refused, errors.New("alerts need sinks: declare those of Alerts.To with Handle or Deliver"))
+	} else if o.alerts.On() && made.forwarder != nil {
+		if made.judge, err = alerts.New(alerts.Config{
+			Settings: o.alerts, Store: s, DB: o.db, Publisher: made.publisher, Forwarder: made.forwarder, Webhooks: hooked, Logger: o.Config.Logger,
+		}); err != nil {
+			refused = append(refused, err)
 		}
 	}
 	if o.watch != nil && len(refused) == 0 {
@@ -462,7 +494,7 @@ func ofSink(name string, err error) error {
 func (o *Outbox) forwarding(made *opened) Config {
 	c := o.Config
 	c.Store, c.Types, c.Routes, c.Sinks = made.store, o.types, make(route.Routes), make(map[string]Sink, len(o.sinks))
-	for pattern, rules := range o.routes {
+	for pattern, rules := range o.alerts.Routes(o.routes) {
 		c.Routes[pattern] = slices.Clone(rules)
 	}
 	for name, d := range o.sinks {
@@ -558,7 +590,7 @@ func (o *Outbox) Announce() {
 	}
 }
 
-// Run delivers notifications and publishes those of schedules until ctx is done and the
+// Run delivers notifications and publishes those of schedules and alerts until ctx is done and the
 // deliveries in flight have ended; see [forwarder.Forwarder.Run] and [schedule.Scheduler.Run].
 // It opens the outbox if needed. Call it once.
 func (o *Outbox) Run(ctx context.Context) error {
@@ -585,6 +617,9 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	if made.scheduler != nil {
 		running.Go(func() error { return made.scheduler.Run(ctx) })
+	}
+	if made.judge != nil {
+		running.Go(func() error { return made.judge.Run(ctx) })
 	}
 	if made.forwarder == nil && made.scheduler == nil { // it is only observed
 		<-ctx.Done()

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
@@ -373,6 +374,51 @@ func TestHandlersGetTheNotificationsOfSchedules(t *testing.T) {
 		first, err := time.Parse(time.RFC3339, h.list[0])
 		require.NoError(t, err)
 		require.Contains(t, h.list, first.Add(time.Second).Format(time.RFC3339))
+	})
+}
+
+func TestHandlersGetAlertsOfOtherSinks(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *sql.DB, o *waybill.Outbox) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		require.NoError(t, o.Migrate(ctx))
+		_, err := db.ExecContext(ctx, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
+			VALUES ('printer', 1, 0, 'i', 'order.shipped', 1, 'k', '2026-01-01T00:00:00.000000Z', '{}', '{}', 'dead', 1)`)
+		require.NoError(t, err)
+		waybill.Register[shipped](o, "order.shipped")
+		waybill.Handle(o, "printer", func(context.Context, shipped) error { return nil })
+		var h happened
+		waybill.Handle(o, "ops", func(_ context.Context, a alerts.Raised) error {
+			h.add("%s of %s: %s", a.Cause, a.Sink, a.Text)
+			stop()
+			return nil
+		})
+		waybill.Handle(o, "ops", func(context.Context, alerts.Cleared) error { return nil })
+		o.Alerts(waybill.Alerts{To: waybill.To("ops"), Dead: true})
+		require.NoError(t, o.Run(ctx))
+		require.Equal(t, []string{"dead of printer: printer: 1 delivery dead"}, h.list)
+	})
+}
+
+func TestMistakesOfAlertsAreErrorsOfOpen(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		require.NoError(t, o.Migrate(t.Context()))
+		o.Alerts(waybill.Alerts{To: waybill.To("ops"), Stalled: time.Second})
+		require.ErrorContains(t, o.Open(t.Context()), "alerts.stalled is 1s: use at least 15s")
+	})
+}
+
+func TestAlertsNeedSinks(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
+		require.NoError(t, o.Migrate(t.Context()))
+		o.Alerts(waybill.Alerts{To: waybill.To("ops")})
+		require.ErrorContains(t, o.Open(t.Context()), "alerts need sinks")
+		waybill.Register[shipped](o, "order.shipped")
+		waybill.Handle(o, "mails", func(context.Context, shipped) error { return nil })
+		require.ErrorIs(t, o.Open(t.Context()), route.ErrUnknownSink)
 	})
 }
 

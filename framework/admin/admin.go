@@ -73,7 +73,7 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 	return counts, err
 }
 
-// Status is the state of an outbox, and what is wrong with its sinks.
+// Status is the state of an outbox, and what is wrong with its sinks and its log.
 type Status struct {
 	// SampledAt is when the state was read.
 	SampledAt time.Time `json:"sampled_at"`
@@ -121,6 +121,7 @@ func (l *Look) Status(holders []store.Holder) Status {
 	for i := range l.Sample.Sinks {
 		status.Troubles = append(status.Troubles, l.Troubles(&l.Sample.Sinks[i], Usual)...)
 	}
+	status.Troubles = append(status.Troubles, l.Held(HeldAfter)...)
 	return status
 }
 

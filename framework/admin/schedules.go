@@ -12,13 +12,14 @@ import (
 
 // Schedules returns the schedules of the outbox, by name.
 func (a *Admin) Schedules(ctx context.Context) ([]store.Schedule, error) {
-	return a.store.Schedules(ctx)
+	all, err := a.store.Schedules(ctx)
+	return slices.DeleteFunc(all, store.Schedule.IsOwn), err
 }
 
 // onSchedule returns what acts on existing schedules and records an action for each.
 func onSchedule(what string, do func(ctx context.Context, s Store, action, name string) (bool, error)) func(context.Context, *Admin, []string) ([]string, error) {
 	return func(ctx context.Context, a *Admin, schedules []string) (changed []string, err error) {
-		all, err := a.store.Schedules(ctx)
+		all, err := a.Schedules(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -50,16 +51,26 @@ const (
 	HookFails    = "hook_fails"
 	UnknownType  = "unknown_type"
 	Destinations = "destinations"
+	// Stalled and DisabledEndpoint are judged for alerts only.
+	Stalled          = "stalled"
+	DisabledEndpoint = "disabled_endpoint"
 )
 
-// Trouble is something that is wrong with a sink. Fields that do not apply are zero.
+// HeldTransaction is what is wrong with the log while a transaction that has written to it stays open.
+const HeldTransaction = "held_transaction"
+
+// Trouble is something that is wrong with a sink, or with the log. Fields that do not apply are zero.
 type Trouble struct {
+	// Sink is "" for the log.
 	Sink string `json:"sink"`
 	// What is one of the constants above, and Text says it in words.
 	What string `json:"trouble"`
 	Text string `json:"text"`
 	// Destination is the one that is throttled or has an open breaker; "" for the whole sink.
 	Destination string `json:"destination,omitempty"`
+	// Endpoint is the disabled one, and Tenant its customer.
+	Endpoint string `json:"endpoint,omitempty"`
+	Tenant   string `json:"tenant,omitempty"`
 	// Forwarder is the one that sees it, By the person who did it, Cause the reason, Since and Until its time.
 	Forwarder string    `json:"forwarder,omitempty"`
 	By        string    `json:"by,omitempty"`
@@ -101,12 +112,37 @@ func (l *Look) Troubles(s *store.SinkSample, t Tolerance) []Trouble {
 	return append(all, l.destinations(s.Sink)...)
 }
 
+// Held returns the trouble of the log: a transaction that has been open for at least a time; none if that is 0.
+func (l *Look) Held(after time.Duration) (all []Trouble) {
+	held := l.Sample.Held
+	if after > 0 && held >= after {
+		text := fmt.Sprintf("a transaction that has written to the log has been open for %s", held.Round(time.Second))
+		all = append(all, Trouble{What: HeldTransaction, Text: text, Since: l.At.Add(-held)})
+	}
+	return all
+}
+
+// StalledSince returns the trouble of a sink that has had pending rows since a time and settled none.
+func StalledSince(s *store.SinkSample, since time.Time) Trouble {
+	text := fmt.Sprintf("nothing was delivered since %s, with %s pending", timeText(since), CountText(int64(s.Pending), s.Estimated))
+	return Trouble{Sink: s.Sink, What: Stalled, Text: text, Since: since, Count: s.Pending}
+}
+
+// Disabled returns the trouble of an endpoint of a sink, if it was disabled by other than a person.
+func Disabled(sink string, e *store.Endpoint) (t Trouble, is bool) {
+	if e.DisabledReason == "" || strings.HasPrefix(e.DisabledReason, store.DisabledByPerson) {
+		return t, false
+	}
+	text := fmt.Sprintf("endpoint %s of tenant %s is disabled: %s", e.ID, e.Tenant, e.DisabledReason)
+	return Trouble{Sink: sink, What: DisabledEndpoint, Text: text, Endpoint: e.ID, Tenant: e.Tenant, Cause: e.DisabledReason, Since: e.DisabledAt}, true
+}
+
 // Holding returns what holds up all of a sink, the worst first. It needs the Membership only.
 func (l *Look) Holding(sink string) (all []Trouble) {
 	var breaker, throttled []Trouble
 	for _, m := range l.Membership.Members {
 		s := m.States[sink]
-		if s.BreakerOpen && breaker == nil {
+		if s.BreakerOpen && (breaker == nil || s.OpenSince.Before(breaker[0].Since)) {
 			breaker = []Trouble{breakerOpen(sink, m.Owner, s.OpenSince, s.Cause)}
 		}
 		if s.ThrottledUntil.After(time.Now()) && throttled == nil {

@@ -58,6 +58,29 @@ func TestWhatIsTroubleOfASink(t *testing.T) {
 	}
 }
 
+func TestTheBreakerThatOpenedFirstIsTheTrouble(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	open := func(owner string, since time.Time) store.Member {
+		return store.Member{Owner: owner, States: map[string]store.SinkState{"mail": {BreakerOpen: true, OpenSince: since}}}
+	}
+	look := admin.Look{Membership: store.Membership{Members: []store.Member{open("f1", at.Add(time.Minute)), open("f2", at), open("f3", at.Add(time.Hour))}}}
+	all := look.Holding("mail")
+	require.Len(t, all, 1)
+	require.Equal(t, "f2", all[0].Forwarder)
+}
+
+func TestATransactionThatHoldsTheLogIsATroubleOfTheLog(t *testing.T) {
+	t.Parallel()
+	look := admin.Look{At: time.Now(), Sample: store.Sample{Held: admin.HeldAfter}}
+	require.Empty(t, look.Held(time.Minute))
+	require.Empty(t, look.Held(0))
+	troubles := look.Status(nil).Troubles
+	require.Len(t, troubles, 1)
+	require.Equal(t, admin.HeldTransaction, troubles[0].What)
+	require.Equal(t, "a transaction that has written to the log has been open for 10s", troubles[0].Text)
+}
+
 func TestRowsMayStaySomeTimeAfterTheirRetention(t *testing.T) {
 	t.Parallel()
 	require.False(t, admin.KeptTooLong(time.Hour, 0))

@@ -78,7 +78,7 @@ func (c *Config) Reload(ctx context.Context, f *forwarder.Forwarder) (*Config, C
 		return c, changes, nil
 	}
 	next.keep(c)
-	if err := f.Reload(ctx, next.destinations(), next.Routes); err != nil {
+	if err := f.Reload(ctx, next.destinations(), next.routing()); err != nil {
 		return c, Changes{}, err
 	}
 	return next, changes, nil

@@ -30,6 +30,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/source/kafka"
@@ -72,6 +73,10 @@ type Config struct {
 	// Notifications that are published by the clock, by name. Of all forwarders with this schedule,
 	// one publishes each tick, once.
 	Schedules map[string]Schedule `yaml:"schedules"`
+
+	// Alerts of the outbox's own troubles, which it publishes as notifications of the types
+	// waybill.alert.raised and waybill.alert.cleared: of all forwarders with them, one publishes each.
+	Alerts settings.Alerts `yaml:"alerts"`
 
 	// The dashboard, metrics and probes of waybill forward, over HTTP.
 	Observe settings.Observe `yaml:"observe"`
@@ -165,23 +170,45 @@ func (c *Config) Table() (*route.Table, error) {
 	if len(c.Routes) == 0 {
 		return nil, nil
 	}
-	routes := maps.Clone(c.Routes)
+	routes := maps.Clone(c.routing())
 	for name, sink := range c.Sinks {
 		if sink.Kind == webhooks.KindName { // as the forwarder does; the sink may not be built
 			routes[webhooks.Type] = route.To(name)
 		}
 	}
-	return route.New(routes, slices.Collect(maps.Keys(c.Sinks)), c.options.Types, slices.Collect(maps.Keys(c.Types))...)
+	return route.New(routes, slices.Collect(maps.Keys(c.Sinks)), c.options.Types, c.others()...)
+}
+
+// Webhooks returns the name of the sink of kind webhooks; "" if there is none.
+func (c *Config) Webhooks() string {
+	for name, sink := range c.Sinks {
+		if sink.Kind == webhooks.KindName { // one at most
+			return name
+		}
+	}
+	return ""
+}
+
+// routing returns the routes with those of the alerts.
+func (c *Config) routing() route.Routes { return c.Alerts.Routes(c.Routes) }
+
+// others returns the types of routes that the program need not have registered.
+func (c *Config) others() []string {
+	others := slices.Sorted(maps.Keys(c.Types))
+	if c.Alerts.On() {
+		others = append(others, notification.AlertRaised, notification.AlertCleared)
+	}
+	return others
 }
 
 // ForwarderConfig returns the configuration for [forwarder.New]. Package database opens the
 // store that the configuration names.
 func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	its := c.Forwarder.Config
-	its.Store, its.Fleet, its.Routes, its.Sinks = s, c.HasFleet(), c.Routes, c.destinations()
+	its.Store, its.Fleet, its.Routes, its.Sinks = s, c.HasFleet(), c.routing(), c.destinations()
 	its.Lanes, its.Only = c.Outbox.Lanes, c.only
 	its.Retention, its.InboxRetention = retention(c.Outbox.Retention), retention(c.Outbox.InboxRetention)
-	its.Check, its.Others = c.checker(), slices.Sorted(maps.Keys(c.Types))
+	its.Check, its.Others = c.checker(), c.others()
 	its.Types, its.Observer, its.TracerProvider, its.Logger = c.options.Types, c.options.Observer, c.options.TracerProvider, c.options.Logger
 	return its
 }
@@ -224,9 +251,9 @@ func retention(given *time.Duration) time.Duration {
 // RoutesTo lists the patterns whose types go to a sink, with their conditions, in
 // alphabetical order.
 func (c *Config) RoutesTo(sink string) []string {
-	patterns := []string{}
-	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
-		for _, r := range c.Routes[pattern] {
+	patterns, routes := []string{}, c.routing()
+	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
+		for _, r := range routes[pattern] {
 			switch {
 			case r.Sink != sink:
 			case r.When != "":

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config/internal/keys"
 	"github.com/waybill-go/waybill/framework/config/internal/secret"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
@@ -31,7 +34,7 @@ func (l *loader) checkAll(c *Config) {
 	l.checkTypes(c)
 	l.buildSinks(c, "")
 	l.checkSchedules(c)
-	routesAreRight := l.checkRoutes(c)
+	routesAreRight, alertsAreRight := l.checkRoutes(c), l.checkAlerts(c)
 	if c.source.Listen != nil {
 		c.Forwarder.Listen = c.source.Listen
 	}
@@ -42,9 +45,38 @@ func (l *loader) checkAll(c *Config) {
 			l.mistake("", "--sink %s: there is no such sink; the configuration has %s", name, strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", "))
 		}
 	}
-	l.checkForwarder(c, routesAreRight)
+	l.checkForwarder(c, routesAreRight && alertsAreRight)
 	l.checkObserve(c.Observe)
 	l.environment.reportUnknown()
+}
+
+// checkAlerts reports the mistakes of the alerts. It returns true if there are none.
+func (l *loader) checkAlerts(c *Config) (valid bool) {
+	before := len(l.report.found)
+	if l.reported("alerts") || !l.given("alerts") {
+		return !l.reported("alerts")
+	}
+	if c.Log != (Log{}) {
+		l.mistake("alerts", "alerts: nothing can be published to the log of source; move them to the first stage's configuration")
+	}
+	names := slices.Collect(maps.Keys(c.Sinks))
+	for i, rule := range c.Alerts.To {
+		at := fmt.Sprintf("alerts.to[%d]", i)
+		l.checkRule(rule, "alerts.to", at, names)
+		if c.Sinks[rule.Sink].Kind == webhooks.KindName {
+			l.mistake(at, "alerts.to names %s, which would send the alerts to customers: name a sink of your own", rule.Sink)
+		}
+	}
+	its := c.Alerts
+	if len(its.To) > 0 { // whose mistakes have just been reported
+		its.To = route.To("known")
+	}
+	if err := its.Validate(); err != nil {
+		for _, e := range flatten(err) {
+			l.complain("", errors.New(strings.TrimPrefix(e.Error(), settings.ErrConfig.Error()+": ")))
+		}
+	}
+	return len(l.report.found) == before
 }
 
 // checkPublishing reports sinks that publish to a log to which nothing can be published.
@@ -126,12 +158,13 @@ func LoadAddress(source Source) (string, error) {
 // sinks, so it needs no secrets of sinks. It also works without a file, and then returns no
 // routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
-	return read(source, options, append(located, "forwarder", "sinks", "routes", "types"), func(l *loader, c *Config) {
+	return read(source, options, append(located, "forwarder", "sinks", "routes", "types", "alerts"), func(l *loader, c *Config) {
 		l.checkTables(c)
 		l.wantOne(c)
 		l.checkTypes(c)
 		if len(c.Routes) > 0 {
 			l.checkRoutes(c)
+			l.checkAlerts(c)
 		}
 	})
 }

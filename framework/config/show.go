@@ -91,7 +91,7 @@ func (c *Config) withDefaults() Config {
 	for name, sink := range c.Sinks {
 		filled.Sinks[name] = sink.withDefaults()
 	}
-	filled.Observe = c.Observe.WithDefaults()
+	filled.Alerts, filled.Observe = c.Alerts.WithDefaults(), c.Observe.WithDefaults()
 	return filled
 }
 

@@ -94,6 +94,7 @@ var checks = []Check{
 	{ID: "types", needs: theStore, run: checkTypes, Why: "A delivery that the program cannot decode is retried for a while and then becomes dead."},
 	{ID: "captures", only: onPostgreSQL, run: checkCaptures, Why: "Writes to a captured table fail after one of its captured columns was renamed."},
 	{ID: "schedules", needs: theStore, run: checkSchedules, Why: "A schedule that no process runs publishes nothing."},
+	{ID: "alerts", needs: theStore, run: checkAlerts, Why: "An alert that reaches no one leaves a trouble unseen."},
 	{ID: "endpoints", needs: theStore, run: checkEndpoints, Why: "A customer gets nothing at an endpoint that is disabled or whose secrets cannot be read."},
 	{ID: "sinks", needs: nothing, run: checkSinks, Why: "While a sink cannot be reached, its deliveries wait."},
 	{ID: "creators", only: onPostgreSQL, run: checkCreators, Why: "PostgreSQL calls the function whose arguments fit best, of any owner. Until PostgreSQL 15 everyone may create functions in the schema public."},

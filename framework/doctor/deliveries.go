@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -152,8 +153,8 @@ func checkTypes(ctx context.Context, x *examination) (verdict, error) {
 	}
 	unknown := make(map[string]int64)
 	for _, c := range counts {
-		if t, registered := x.Forwarder.Types.Lookup(c.Type); notification.IsReserved(c.Type) {
-			continue // a sink publishes and reads it
+		if t, registered := x.Forwarder.Types.Lookup(c.Type); notification.IsReserved(c.Type) || notification.IsAlert(c.Type) {
+			continue // Waybill publishes it
 		} else if !registered || c.Version < t.Oldest || c.Version > t.Version {
 			unknown[fmt.Sprintf("%s v%d", c.Type, c.Version)] += c.Rows + c.Parked
 		}
@@ -190,8 +191,7 @@ func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
 	var late []string
 	known := make(map[string]bool)
 	for _, s := range all {
-		known[s.Name] = true
-		if !s.Paused && s.Late() {
+		if known[s.Name] = true; !s.Paused && !s.IsOwn() && s.Late() {
 			late = append(late, fmt.Sprintf("%s has been due for %s", s.Name, age(s.Overdue())))
 		}
 	}
@@ -203,5 +203,38 @@ func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
 	if len(late) > 0 {
 		return warn("run a forwarder whose configuration has the schedules; remove an old one with waybill schedules forget NAME", "%s", some(late)), nil
 	}
-	return ok("%s, none late", count(len(all), "schedule")), nil
+	return ok("%s, none late", count(len(slices.DeleteFunc(all, store.Schedule.IsOwn)), "schedule")), nil
+}
+
+// checkAlerts looks at the alerts that are raised, and whether a forwarder judges.
+func checkAlerts(ctx context.Context, x *examination) (verdict, error) {
+	if !x.Alerts.On() {
+		return ok("the configuration has none"), nil
+	}
+	all, err := x.store.Schedules(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	row := slices.IndexFunc(all, func(s store.Schedule) bool { return s.Name == store.ScheduleAlerts })
+	if row < 0 || all[row].Late() {
+		return warn("run a forwarder with this configuration; its log says what fails", "no forwarder has looked for what to alert of for more than a minute"), nil
+	}
+	raised, err := alerts.RaisedIn(all[row])
+	if err != nil {
+		return verdict{}, err
+	}
+	var unheard []string
+	for _, r := range raised {
+		if !x.Alerts.Reaches(r.Sink) {
+			unheard = append(unheard, r.Text)
+		}
+	}
+	if len(unheard) > 0 {
+		return warn("add a sink of another kind to alerts.to", "alerts.to names only the sink that the alert is about: %s", some(unheard)), nil
+	}
+	text := count(len(raised), "alert") + " raised"
+	if only := x.Alerts.To[0].Sink; !x.Alerts.Reaches(only) {
+		text += "; an alert about " + only + " would reach no one, since alerts.to names no other sink"
+	}
+	return ok("%s", text), nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -75,6 +76,8 @@ type Subject struct {
 	Forwarder *forwarder.Config
 	// Schedules are the names of the configuration's schedules.
 	Schedules []string
+	// Alerts are the configuration's alerts.
+	Alerts settings.Alerts
 	// Mistakes is the error of loading the configuration; nil if there is none.
 	Mistakes error
 	// Duty is the duty of the database role, whose privileges are checked. "" means a

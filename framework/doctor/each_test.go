@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/capture"
@@ -97,6 +98,12 @@ func TestWhatIsBrokenInEitherDatabaseIsFound(t *testing.T) {
 			x.exec(`UPDATE outbox_schedules SET next_tick = $1`, ago(time.Hour))
 			x.Schedules = []string{"daily", "weekly"}
 		}, Warn, "daily has been due for 1h0m; weekly has never run"},
+		"alerts that no forwarder judges": {"alerts", func(x *fixture) { x.Alerts.To = route.To("partner") }, Warn, "no forwarder has looked"},
+		"an alert for no one": {"alerts", func(x *fixture) {
+			x.Alerts.To = route.To("partner")
+			require.NoError(x, x.examined.AddSchedule(x.Context(), store.ScheduleAlerts))
+			x.exec(`UPDATE outbox_schedules SET spec = '{"raised": {"dead partner": {"sink": "partner", "text": "partner: 1 delivery dead"}}}'`)
+		}, Warn, "names only the sink that the alert is about: partner: 1 delivery dead"},
 		"sinks": {"sinks", func(x *fixture) {
 			x.Forwarder.Sinks["closed"] = forwarder.Sink{Sink: dialing{address: "127.0.0.1:1"}}
 		}, Fail, "closed: .*refused"},

@@ -178,7 +178,7 @@ const lastWrites = dispatch.AbandonAfter + 5*time.Second
 func (o *outbox) coordination(active map[string]*activeSink) coordinate.Config {
 	f := o.forwarder
 	c := coordinate.Config{
-		Store: o.bounded, Database: o.name, Owner: f.OwnerIn(o.name), Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start), Takes: f.takes,
+		Store: o.bounded, Database: o.name, Owner: f.OwnerIn(o.name), Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start), Takes: f.Takes,
 		Lanes: f.config.Lanes, Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: o.feed,
 		Running: func() store.Running { return f.report(o.name) }, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
 	}

@@ -138,8 +138,9 @@ func (f *Forwarder) activeSinks() map[string]*activeSink {
 // names returns the names of the sinks, in alphabetical order.
 func (f *Forwarder) names() []string { return slices.Sorted(maps.Keys(f.activeSinks())) }
 
-// takes returns the types of each configured sink, and of _unrouted if it is worked on.
-func (f *Forwarder) takes() map[string]notification.TypeFilter {
+// Takes returns the types of each configured sink, and of _unrouted if it is worked on, as a store.SampleQuery has
+// them. It follows Reload.
+func (f *Forwarder) Takes() map[string]notification.TypeFilter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	takes := make(map[string]notification.TypeFilter, len(f.configured))

@@ -111,7 +111,7 @@ func examineOutbox(ctx context.Context, source config.Source, options config.Opt
 	if source.File != "" {
 		c, err := config.Load(source, options)
 		if err == nil {
-			s.Forwarder, tables = new(c.ForwarderConfig(nil)), c.Tables()
+			s.Forwarder, s.Alerts, tables = new(c.ForwarderConfig(nil)), c.Alerts.WithDefaults(), c.Tables()
 			for _, at := range c.Timetable() {
 				s.Schedules = append(s.Schedules, at.Name)
 			}

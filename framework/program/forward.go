@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/dashboard"
@@ -97,6 +98,8 @@ type engine struct {
 	*forwarder.Forwarder
 	fleet     *fleet.Fleet        // nil if there is one database
 	scheduler *schedule.Scheduler // nil with a fleet
+	judge     *alerts.Judge       // nil without alerts, and with a fleet
+	judges    *judges             // nil without alerts, and without a fleet
 	config    *config.Config
 	store     database.Store
 	target    observe.Target
@@ -104,15 +107,22 @@ type engine struct {
 	hide func()
 }
 
-// Run forwards and makes ticks until ctx is done.
+// Run forwards, makes ticks and judges what to alert of until ctx is done.
 func (e *engine) Run(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
 	if e.fleet != nil {
-		return e.fleet.Run(ctx)
+		all.Go(func() error { return e.fleet.Run(ctx) })
+		if e.judges != nil {
+			all.Go(func() error { return e.judges.run(ctx, e.fleet.Databases) })
+		}
+		return all.Wait()
 	}
-	both, ctx := errgroup.WithContext(ctx)
-	both.Go(func() error { return e.Forwarder.Run(ctx) })
-	both.Go(func() error { return e.scheduler.Run(ctx) })
-	return both.Wait()
+	all.Go(func() error { return e.Forwarder.Run(ctx) })
+	all.Go(func() error { return e.scheduler.Run(ctx) })
+	if e.judge != nil {
+		all.Go(func() error { return e.judge.Run(ctx) })
+	}
+	return all.Wait()
 }
 
 func (f *forward) run(cmd *cobra.Command, _ []string) error {

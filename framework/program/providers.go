@@ -2,7 +2,9 @@ package program
 
 import (
 	"context"
+	"database/sql"
 
+	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -53,5 +55,24 @@ func provideEngine(c *config.Config, d *database.Database, s database.Store, opt
 	if err != nil {
 		return nil, err
 	}
-	return &engine{Forwarder: f, scheduler: scheduler, config: c, store: s, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}, nil
+	e := &engine{Forwarder: f, scheduler: scheduler, config: c, store: s, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}
+	if c.Alerts.On() {
+		e.judge, err = newJudge(c, f, "", s, d.DB(), options)
+	}
+	return e, err
+}
+
+// newJudge makes the judge of a database; its name is "" outside of a fleet.
+func newJudge(c *config.Config, f *forwarder.Forwarder, name string, s database.Store, db *sql.DB, options config.Options) (*alerts.Judge, error) {
+	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake, Published: options.Published})
+	if err != nil {
+		return nil, err
+	}
+	log := options.Logger
+	if name != "" {
+		log = log.With("database", name)
+	}
+	return alerts.New(alerts.Config{
+		Settings: c.Alerts, Store: s, DB: db, Publisher: publisher, Forwarder: f, Database: name, Webhooks: c.Webhooks(), Logger: log,
+	})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,6 +60,12 @@ type Schedule struct {
 	// ReadAt is the database's clock when the row was read.
 	ReadAt time.Time
 }
+
+// ScheduleAlerts is the name of the row with the state of alerts, whose Spec is JSON; see package alerts.
+const ScheduleAlerts = "_alerts"
+
+// IsOwn reports whether the row is one of Waybill's own, which are not schedules of people.
+func (s Schedule) IsOwn() bool { return strings.HasPrefix(s.Name, "_") }
 
 // Overdue returns for how long a tick has been due, as of ReadAt; negative if none is due yet.
 func (s Schedule) Overdue() time.Duration {

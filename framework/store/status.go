@@ -176,6 +176,8 @@ type SinkSample struct {
 	Parked ParkedFigures
 	// Lanes are its lanes with cursors, by number.
 	Lanes []LaneSample
+	// Mark is a digest of how far the cursors with pending rows have settled. It stays the same while none of them moves.
+	Mark uint64
 }
 
 // LaneSample is one lane of a sink.

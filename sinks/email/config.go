@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -39,7 +40,9 @@ type Config struct {
 	// ReplyTo has the addresses for replies. A type's reply-to template overrides it.
 	ReplyTo string `yaml:"reply_to" doc:"Addresses for replies, separated by commas; reply-to.tmpl of a type overrides them"`
 	// Templates is the directory of the templates; it is inside FS if that is set.
-	Templates string `yaml:"templates" content:"true" doc:"Folder with a subfolder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
+	Templates string `yaml:"templates" content:"true" doc:"Folder with a subfolder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required, unless alerts_to is set"`
+	// AlertsTo has the recipients of Waybill's alerts, for the built-in templates.
+	AlertsTo string `yaml:"alerts_to" doc:"Recipients of Waybill's alerts, separated by commas, unless templates has folders for their types. A sink with them needs no templates if it gets nothing else. Default: the address of from"`
 	// Locale is the language of the templates whose names have no locale.
 	Locale string `yaml:"locale" doc:"Language of templates without a language in their names (html.tmpl, not html.de.tmpl), such as en. Recipients who prefer it get these templates"`
 	// MaxSizeMB is the largest encoded mail in MiB.
@@ -107,8 +110,11 @@ func (c *Config) validateMail() error {
 	if _, err := parseAddresses(c.ReplyTo); err != nil {
 		mistakes.add("reply_to", "%w", err)
 	}
-	if c.Templates == "" && c.FS == nil {
-		mistakes.add("templates", "is missing; name the directory with the templates")
+	if _, err := parseAddresses(c.AlertsTo); err != nil {
+		mistakes.add("alerts_to", "%w", err)
+	}
+	if c.Templates == "" && c.FS == nil && c.AlertsTo == "" {
+		mistakes.add("templates", "is missing; name the directory with the templates, or set alerts_to for a sink that mails only alerts")
 	}
 	if _, err := parseLocale(c.Locale); err != nil {
 		mistakes.add("locale", "%w", err)
@@ -126,8 +132,16 @@ func (m *mistakes) add(field, format string, args ...any) {
 	*m = append(*m, fmt.Errorf("%s: %w", field, fmt.Errorf(format, args...)))
 }
 
-// parseTemplates reads and parses the templates of the configuration.
+// parseTemplates reads and parses the templates of the configuration, and adds the built-in ones.
 func (c *Config) parseTemplates() (*templates, error) {
+	set, err := c.parseOwn()
+	if set != nil {
+		set.builtin = alertFolders(cmp.Or(c.AlertsTo, c.From))
+	}
+	return set, err
+}
+
+func (c *Config) parseOwn() (*templates, error) {
 	locale, _ := parseLocale(c.Locale) // validateMail reports its error
 	switch {
 	case c.FS != nil:
@@ -140,5 +154,5 @@ func (c *Config) parseTemplates() (*templates, error) {
 	case c.Templates != "":
 		return parseTemplates(confined(c.Templates), c.Templates, locale)
 	}
-	return nil, nil // validateMail has reported it
+	return &templates{origin: "the built-in templates", locale: locale}, nil // validateMail reports it without alerts_to
 }

@@ -68,7 +68,8 @@ type executor interface {
 // folder has the files of a type, by name.
 type folder struct {
 	name      string
-	from      int // the first version whose payloads the templates read
+	alone     bool // the default folder adds nothing
+	from      int  // the first version whose payloads the templates read
 	templates map[string]executor
 	files     map[string]*file
 }
@@ -85,6 +86,8 @@ type templates struct {
 	// folders has the folders by type. A type whose templates have versions in their names has
 	// several, in ascending order.
 	folders map[string][]folder
+	// builtin has the folders of types that need none.
+	builtin map[string]folder
 }
 
 // letter is the result of the templates for one envelope.
@@ -141,7 +144,10 @@ func (t *templates) types() []string {
 
 // folder returns the folder of a type for payloads of a version; one without files if there is none.
 func (t *templates) folder(typeName string, version int) folder {
-	own := folder{name: typeName}
+	own, is := t.builtin[typeName]
+	if !is {
+		own.name = typeName
+	}
 	for i, f := range t.folders[typeName] {
 		if i == 0 || f.from <= version {
 			own = f
@@ -189,7 +195,11 @@ func (t *templates) findFile(own folder, name string, locales ...string) *file {
 }
 
 func lookUp[T any](t *templates, own folder, name string, locales []string, in func(folder) map[string]T) (found T) {
-	for _, f := range []folder{own, t.fallback()} {
+	folders := []folder{own, t.fallback()}
+	if own.alone {
+		folders = folders[:1]
+	}
+	for _, f := range folders {
 		for _, locale := range locales {
 			if found, ok := in(f)[localized(name, locale)]; ok {
 				return found

@@ -1,4 +1,4 @@
-// Package blocks runs the blocks of docs/scheduled.md, docs/schedules.md and docs/routes.md.
+// Package blocks runs the blocks of docs/scheduled.md, docs/schedules.md, docs/alerts.md and docs/routes.md.
 package blocks
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
@@ -96,6 +97,21 @@ func TestSchedulesAreDeclared(t *testing.T) {
 		func(ctx context.Context, tick time.Time) (any, error) { return ReportDue{Day: tick}, nil })
 	o.Schedule("cleanup", waybill.Every(15*time.Minute),
 		func(ctx context.Context, tick time.Time) (any, error) { return CleanupDue{}, nil }).Missed = schedule.Skip
+	require.NoError(t, o.Migrate(t.Context()))
+	require.NoError(t, o.Open(t.Context()))
+}
+
+func page(context.Context, string, string) error { return nil }
+
+func TestAlertsAreDeclared(t *testing.T) {
+	t.Parallel()
+	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "shop.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	waybill.Handle(o, "ops", func(ctx context.Context, a alerts.Raised) error { return page(ctx, a.Text, a.Command) })
+	waybill.Handle(o, "ops", func(ctx context.Context, a alerts.Cleared) error { return page(ctx, a.Text, a.Command) })
+	o.Alerts(waybill.Alerts{To: waybill.To("ops"), Every: 24 * time.Hour})
 	require.NoError(t, o.Migrate(t.Context()))
 	require.NoError(t, o.Open(t.Context()))
 }

@@ -4,6 +4,7 @@ package keys
 
 // comments are the first paragraphs of the comments of settings.
 var comments = map[string]string{
+	"config.Config.Alerts":             "Alerts of the outbox's own troubles, which it publishes as notifications of the types waybill.alert.raised and waybill.alert.cleared: of all forwarders with them, one publishes each.",
 	"config.Config.Database":           "Address of the outbox's database: postgres://user:password@host:port/name or the key=value form of libpq, mysql://user:password@host:port/name, or sqlite:path. For failover, name several hosts: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required, unless databases or fleet.query is set.",
 	"config.Config.Databases":          "Instead of database, the addresses of several databases by name. One forwarder delivers from all of them to the same sinks, and adds the name to each notification as the metadata database. Select a schema of PostgreSQL with search_path, as in postgres://app@db/shop?search_path=tenant1.",
 	"config.Config.Log":                "The log to read instead of the outbox's table, for a second stage behind a forwarder that writes an outbox to Kafka. The database then keeps only cursors, leases and parked deliveries, in tables with a prefix that no outbox uses.",
@@ -61,6 +62,14 @@ var comments = map[string]string{
 	"route.Rule.When":                  "Condition in the language of expr-lang.org, such as payload.total > 100 && metadata.tenant == 'acme'. It can use type, version, key, id, occurred_on, metadata and, if it is JSON, payload. Use ?. for what may be missing, as in payload.customer?.country. If it is false, the sink does not get the notification; if it fails, the delivery is parked as dead. Default: always.",
 	"settings.Adaptive.Max":            "Largest threshold, up to 65536, over all destinations together. Default 512, or min if that is more.",
 	"settings.Adaptive.Min":            "Smallest threshold. Default 1.",
+	"settings.Alerts.BreakerOpen":      "Alert of a sink whose breaker has been open for this time, at least 15s. Default 5m if no other cause is set.",
+	"settings.Alerts.Dashboard":        "Address of the dashboard for people, such as https://waybill.example/, which the alerts name. Default: none.",
+	"settings.Alerts.Dead":             "Alert of a sink with dead deliveries: when there are any, not for each. Default true if no other cause is set.",
+	"settings.Alerts.DisabledEndpoint": "Alert of each customer's endpoint that was disabled because it failed. Default true if no other cause is set.",
+	"settings.Alerts.Every":            "Pause after which an alert is raised again while its cause lasts, at least 1m. 0 is never. Default 0.",
+	"settings.Alerts.HeldTransaction":  "Alert of a transaction that has written to the log and has been open for this time, at least 15s. Default 1m if no other cause is set.",
+	"settings.Alerts.Stalled":          "Alert of a sink that has had pending notifications for this time without settling any, at least 15s. A paused sink has none. Default 5m if no other cause is set.",
+	"settings.Alerts.To":               "The sinks that get the alerts: names, or mappings as in a route, with a condition or another payload. A sink gets no alert about itself, so name two of different kinds. Required.",
 	"settings.Auth.Proxy":              "A reverse proxy that authenticates its users.",
 	"settings.Auth.Tokens":             "Programs by the name under which their actions are recorded.",
 	"settings.Auth.Users":              "People by login name, for HTTP Basic authentication.",

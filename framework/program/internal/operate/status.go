@@ -38,7 +38,8 @@ keeps them forever: see waybill forget.
 
 TROUBLE shows what is wrong with a sink: it is paused, a forwarder cannot reach it (breaker
 open), it asked a forwarder to wait (throttled), no forwarder works on it, it is late, or
-deliveries are dead or overdue, or a hook fails. For a sink with many destinations, such
+deliveries are dead or overdue, or a hook fails; or with the log (-): a transaction that
+has written to it stays open. For a sink with many destinations, such
 as the hosts of customers, it names up to ten of the destinations that are held up.
 
 FORWARDER shows what each running forwarder has done since it started, its deliveries
@@ -151,7 +152,7 @@ func printStatus(w io.Writer, state store.Status, troubles []admin.Trouble, now 
 		terminal.Println(w)
 		wrong := command.NewTable(w, "sink", "trouble")
 		for _, t := range troubles {
-			sink := t.Sink
+			sink := command.OrDash(t.Sink)
 			if t.Destination != "" {
 				sink += " to " + t.Destination
 			}

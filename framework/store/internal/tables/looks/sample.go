@@ -2,6 +2,8 @@ package looks
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -85,8 +87,16 @@ func sampleCursor(c *tables.Cursor, before waited, now time.Time, s *store.SinkS
 	lane := store.LaneSample{CursorStatus: c.CursorStatus}
 	if before.rows > 0 {
 		lane.Pending, lane.Lag = before.rows, max(now.Sub(before.oldest), 0)
+		s.Mark = markOf(s.Mark, c)
 	}
 	s.Lanes = append(s.Lanes, lane)
 	s.Pending += lane.Pending
 	s.Lag = max(s.Lag, lane.Lag)
+}
+
+// markOf adds the place of a cursor to the mark of its sink.
+func markOf(before uint64, c *tables.Cursor) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, before, c.Lane, string(c.Position), store.EncodeOffsets(c.Ahead)) // a hash does not fail
+	return h.Sum64()
 }

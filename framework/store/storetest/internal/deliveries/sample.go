@@ -19,6 +19,7 @@ var sampleFacts = []kit.Fact{
 	{"each sink has its pending rows, the age of the oldest, and the leases of its lanes", sampledCursors},
 	{"only rows of a sink's types are pending for it", pendingTypes},
 	{"lanes of a sink at different positions are counted together", sampledLanes},
+	{"the mark of a sink with pending rows changes when its cursor moves, and not when its lease is renewed", sampledMark},
 	{"parked deliveries are counted by sink and state, also overdue ones, the keys of dead ones and failed hooks", sampledParked},
 	{"counting stops at the limit", sampleLimit},
 	{"beyond the limit the pending rows of each lane and each type are estimated", sampleEstimate},
@@ -111,6 +112,28 @@ func sampledCursors(t *testing.T, o *kit.Outbox) {
 		want.AllTypes, want.UpdatedAt, want.LeaseUntil = true, got.UpdatedAt, got.LeaseUntil
 		require.Equal(t, want, got)
 	}
+}
+
+func sampledMark(t *testing.T, o *kit.Outbox) {
+	page := pageOf(t, o, kit.Several(10)...)
+	lease := o.Hold(t, "mail")
+	mark := func() uint64 {
+		_, sinks := sample(t, o, nil)
+		return sinks["mail"].Mark
+	}
+	first := mark()
+	o.Write(t, lease, func(*store.Checkpoint) {})
+	o.Publish(t, kit.Several(1)...)
+	require.Equal(t, first, mark(), "renewed")
+	o.Write(t, lease, func(c *store.Checkpoint) {
+		c.Position, c.Settled = page.After(1), store.OffsetRanges(page.Envelopes[5].Offset)
+	})
+	second := mark()
+	require.NotEqual(t, first, second, "moved")
+	o.Write(t, lease, func(c *store.Checkpoint) {
+		c.Position, c.Settled = page.After(1), store.OffsetRanges(page.Envelopes[5].Offset, page.Envelopes[7].Offset)
+	})
+	require.NotEqual(t, second, mark(), "settled out of order")
 }
 
 func sampledLanes(t *testing.T, o *kit.Outbox) {
