@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -88,7 +90,7 @@ func TestAnOutboxServesACompleteDashboardWithMetricsAndProbes(t *testing.T) {
 		require.Eventually(t, func() bool { status, _ := get(t, at+"/readyz"); return status == http.StatusOK }, 30*time.Second, 10*time.Millisecond)
 		stop()
 		require.NoError(t, <-ended)
-		_, err := http.Get(at)
+		_, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
 		require.Error(t, err, "it is closed")
 	})
 }

@@ -191,7 +191,7 @@ func newOutbox(in doctor.Subject, migrate func(context.Context) error, connect f
 }
 
 // Register declares a notification type by its stable name; see [registry.Register]. T and *T are the same type
-// for Register, Handle and Publish, whichever of them each one names; registering both is an error. Open returns
+// for Register, Handle and Publish, and each may name either; registering both is an error. Open returns
 // the errors.
 func Register[T any](o Declaring, name string, options ...TypeOption) {
 	in := o.declaring()

@@ -94,7 +94,7 @@ func Functions(sink string, handlers ...function.Handler) Option {
 //
 //	program.FunctionsTx("warehouse", inbox.OnTx(func(ctx context.Context, tx *sql.Tx, n OrderPlaced) error { … }))
 //
-// Each delivery has a transaction of the database that the configuration names, whichever kind it is. If all
+// Each delivery has a transaction of the database that the configuration names, on PostgreSQL, MySQL and SQLite. If all
 // handlers of the type return nil, it commits, with what they have written in tx and with the notification's
 // id, and a repeated delivery calls no handler. An error rolls everything back, and has its class as with
 // Functions. A delivery in flight holds one of the program's ten connections to a server; see [inbox.Mux] for

@@ -19,6 +19,8 @@ import (
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
+	"github.com/waybill-go/waybill/framework/store/mysql"
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
@@ -92,7 +94,7 @@ routes:
 
 func TestFunctionsInATransactionHaveTheirEffectsOnce(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, o outbox) {
+	test := func(t *testing.T, o outbox) {
 		types := registry.New()
 		require.NoError(t, registry.Register[orderPlaced](types, "order.placed"))
 		calls := make(chan int, 10)
@@ -149,6 +151,15 @@ routes:
 		var rows int
 		require.NoError(t, o.db.QueryRowContext(t.Context(), `SELECT count(*) FROM reservations`).Scan(&rows))
 		require.Equal(t, 1, rows)
+	}
+	onEach(t, test)
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		address := mysqltest.URL(t)
+		db, err := mysql.OpenDB(address)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		test(t, outbox{address, db})
 	})
 }
 

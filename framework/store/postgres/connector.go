@@ -114,7 +114,7 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", context.Cause(ctx))
 	}
 	if err != nil {
-		return nil, withWayOut(err)
+		return nil, withAdvice(err)
 	}
 	s, ok := made.(pqSession)
 	if !ok {

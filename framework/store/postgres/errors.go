@@ -22,10 +22,10 @@ var (
 
 // errWithoutTLS explains pq.ErrSSLNotSupported.
 var errWithoutTLS = errors.New("without sslmode in the address, TLS is required: add sslmode=disable to the address if nothing else " +
-	"can read the connection, such as on this machine, or turn TLS on in the server (ssl = on)")
+	"can read the connection, such as on this machine, or turn TLS on in the server")
 
-// withWayOut adds the way out to an error of connecting that does not say it.
-func withWayOut(err error) error {
+// withAdvice adds what to do to an error of connecting that does not say it.
+func withAdvice(err error) error {
 	if errors.Is(err, pq.ErrSSLNotSupported) && !errors.Is(err, errWithoutTLS) {
 		return fmt.Errorf("%w: %w", err, errWithoutTLS)
 	}

@@ -134,7 +134,7 @@ func (l listening) run(ctx context.Context, hear func(store.News)) error {
 	connection := pq.NewDialListener(aliveDialer{ctx: ctx, dial: l.dial, silence: l.silence}, dsn, time.Millisecond, time.Millisecond,
 		func(event pq.ListenerEventType, err error) {
 			if event == pq.ListenerEventDisconnected || event == pq.ListenerEventConnectionAttemptFailed {
-				give(withWayOut(err))
+				give(withAdvice(err))
 			}
 		})
 	context.AfterFunc(ctx, func() { _ = connection.Close() })

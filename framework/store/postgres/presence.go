@@ -59,7 +59,7 @@ func (s *Store) presenceSession(ctx context.Context) (*presence, error) {
 		_, err = session.ExecContext(ctx, `SET lock_timeout = '100ms'`)
 	}
 	if err != nil {
-		return nil, errors.Join(withWayOut(err), pool.Close())
+		return nil, errors.Join(withAdvice(err), pool.Close())
 	}
 	return &presence{pool: pool, session: session}, nil
 }

@@ -277,7 +277,7 @@ func (c Config) Names(ctx context.Context, db *sql.DB) (catalog.Names, error) {
 func checkServer(ctx context.Context, db *sql.DB) (version int, err error) {
 	var encoding string
 	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding')`).Scan(&version, &encoding); err != nil {
-		return 0, fmt.Errorf("connect to PostgreSQL: %w", withWayOut(err))
+		return 0, fmt.Errorf("connect to PostgreSQL: %w", withAdvice(err))
 	}
 	if version < minVersion {
 		return 0, fmt.Errorf("%w: PostgreSQL %d.%d lacks pg_snapshot; 13 or later is needed", store.ErrUnsupported, version/10000, version%10000)
