@@ -1,7 +1,6 @@
 package alerts_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -156,13 +155,13 @@ func TestATransactionThatStaysOpenRaisesAnAlert(t *testing.T) {
 	onEachStore(t, func(b *box) {
 		b.its = settings.Alerts{To: b.its.To, HeldTransaction: time.Minute}
 		b.start()
-		b.store.held = 59 * time.Second
+		b.store.held.Store(int64(59 * time.Second))
 		b.pass(time.Minute)
 		require.Empty(b, b.alerts())
-		b.store.held = 90 * time.Second
+		b.store.held.Store(int64(90 * time.Second))
 		b.pass(time.Minute)
 		require.Equal(b, []string{"a transaction that has written to the log has been open for 1m30s"}, b.texts())
-		b.store.held = 0
+		b.store.held.Store(0)
 		b.pass(2 * time.Minute)
 		require.Len(b, b.alerts(), 2)
 		require.Equal(b, "held_transaction", b.alerts()[1].Key)
@@ -220,9 +219,9 @@ func TestAJudgeGoesOnAfterTheDatabaseWasAway(t *testing.T) {
 		b.start()
 		b.kill("partner", 1)
 		b.pass(time.Minute)
-		b.store.away = errors.New("the database is away")
+		b.store.away.Store(true)
 		b.pass(10 * time.Minute)
-		b.store.away = nil
+		b.store.away.Store(false)
 		b.revive()
 		b.pass(2 * time.Minute)
 		require.Len(b, b.alerts(), 2)
@@ -279,7 +278,7 @@ func TestAJudgeRefusesWrongSettings(t *testing.T) {
 func TestASinkThatIsDownIsStalledAlthoughItsLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{})
-	b := &box{T: t, db: db, store: &clocked{Store: s}, logs: new(bytes.Buffer), its: settings.Alerts{To: route.To("ops")}}
+	b := &box{T: t, db: db, store: &clocked{Store: s}, logs: new(logs), its: settings.Alerts{To: route.To("ops")}}
 	down := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
 		return "", sinks.Unavailable(errors.New("no route to host"))
 	})

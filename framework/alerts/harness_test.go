@@ -5,9 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,13 +45,13 @@ func TestMain(m *testing.M) {
 // clocked is a store with the clock of the test's bubble, where it has one.
 type clocked struct {
 	webhooks.Store
-	held time.Duration
-	away error
+	held atomic.Int64 // a time.Duration
+	away atomic.Bool
 }
 
 func (c *clocked) Schedules(ctx context.Context) ([]store.Schedule, error) {
-	if c.away != nil {
-		return nil, c.away
+	if c.away.Load() {
+		return nil, errors.New("the database is away")
 	}
 	all, err := c.Store.Schedules(ctx)
 	for i := range all {
@@ -60,7 +62,7 @@ func (c *clocked) Schedules(ctx context.Context) ([]store.Schedule, error) {
 
 func (c *clocked) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
 	s, err := c.Store.Sample(ctx, q)
-	s.Held = c.held
+	s.Held = time.Duration(c.held.Load())
 	return s, err
 }
 
@@ -69,8 +71,26 @@ type box struct {
 	*testing.T
 	db    *sql.DB
 	store *clocked
-	logs  *bytes.Buffer // of judges, which write one after the other
+	logs  *logs // of judges
 	its   settings.Alerts
+}
+
+// logs collects log lines of several judges.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // opener opens a database in a bubble.
@@ -120,7 +140,7 @@ func onEachStore(t *testing.T, test func(b *box)) {
 				db, s, err := made(t)
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, db.Close()) })
-				test(&box{T: t, db: db, store: &clocked{Store: s}, logs: new(bytes.Buffer), its: settings.Alerts{To: route.To("ops", "chat"), Dead: true}})
+				test(&box{T: t, db: db, store: &clocked{Store: s}, logs: new(logs), its: settings.Alerts{To: route.To("ops", "chat"), Dead: true}})
 			})
 		})
 	}

@@ -1,7 +1,6 @@
 package alerts_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -34,7 +33,7 @@ func judgeUntilKilled(dsn string) {
 	exitOn(err)
 	s, err := postgres.Open(ctx, db, postgres.Config{})
 	exitOn(err)
-	b := &box{db: db, store: &clocked{Store: s}, logs: new(bytes.Buffer), its: settings.Alerts{To: route.To("ops"), Dead: true}}
+	b := &box{db: db, store: &clocked{Store: s}, logs: new(logs), its: settings.Alerts{To: route.To("ops"), Dead: true}}
 	c, err := b.made()
 	exitOn(err)
 	c.Store, c.Period, c.Logger = s, briefly, slog.New(slog.DiscardHandler)
