@@ -67,20 +67,20 @@ $`, r.stdout)
 		require.Contains(t, r.stderr, `found no notification of key "c-8"; searched back to offset 1 (`)
 
 		for args, want := range map[string]string{
-			"log --limit 0":                "--limit is 0: use 1 to 1000",
-			"log --before -1":              "--before is -1: use an offset",
+			"log --limit 0":               "--limit is 0: use 1 to 1000",
+			"log --before -1":             "--before is -1: use an offset",
 			"log --type order*":           `type "order*": use a type like`,
-			"log --since soon":             "use a time like",
-			"log --since 1h --until 2h":    "is not before until",
-			"log a-6":                      `unexpected argument "a-6"`,
-			"why":                          "give the id of a notification, or --key KEY",
-			"why one two":                  `unexpected argument "two"`,
-			"why one --key a-6":            "--key is instead of an id",
-			"why --key=":                   "--key is empty",
-			"why --key a-6 --limit 0":      "--limit is 0: use 1 to 100",
-			"why --key a-6 --before -1":    "--before is -1",
+			"log --since soon":            "use a time like",
+			"log --since 1h --until 2h":   "is not before until",
+			"log a-6":                     `unexpected argument "a-6"`,
+			"why":                         "give the id of a notification, or --key KEY",
+			"why one two":                 `unexpected argument "two"`,
+			"why one --key a-6":           "--key is instead of an id",
+			"why --key=":                  "--key is empty",
+			"why --key a-6 --limit 0":     "--limit is 0: use 1 to 100",
+			"why --key a-6 --before -1":   "--before is -1",
 			"why --key a-6 --type order*": `type "order*": use a type like`,
-			"why one --type order.placed":  "--type needs --key",
+			"why one --type order.placed": "--type needs --key",
 		} {
 			r := waybill(t, append(strings.Fields(args), "-c", config)...)
 			require.Equal(t, exitUsage, r.code, args)
