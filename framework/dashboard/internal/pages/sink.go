@@ -66,7 +66,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 	for i := range page.Troubles {
 		page.Troubles[i].Sink = "" // the page names it
 	}
-	if page.SinkSample.Paused {
+	if page.Paused {
 		page.Troubles = slices.DeleteFunc(page.Troubles, func(t trouble) bool { return strings.HasPrefix(t.ID, admin.Paused+" ") }) // the page shows the pause itself
 	}
 	page.Lanes = lanesOf(snapshot.Membership, page.SinkSample)
@@ -79,7 +79,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 	if snapshot.Err != nil {
 		return page, nil // the database does not answer
 	}
-	if page.sinkRow.Paused {
+	if page.Paused {
 		pauses, err := r.Admin.Pauses(ctx, snapshot.Membership)
 		if err != nil {
 			return nil, err
