@@ -124,7 +124,7 @@ func (o *outbox) reserve(ctx context.Context) (release func()) {
 			return release
 		}
 		log = o.log.With("forwarder_needs", o.connections)
-		log.Warn("the database handle takes its connections from another pool, whose size it does not know: call db.SetMaxOpenConns with it, as in db.SetMaxOpenConns(int(pool.Config().MaxConns))")
+		log.Warn("the database handle takes its connections from another pool, whose size it does not know: call db.SetMaxOpenConns with it, as in db.SetMaxOpenConns(int(pool.Config().MaxConns)), or make the outbox with waybillpgx.New")
 	case allows <= o.connections:
 		log.Warn("the pool of database connections is too small: the forwarder needs these connections in addition to those of handlers, hooks and the application")
 		if allows < leastBounded {

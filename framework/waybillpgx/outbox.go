@@ -50,9 +50,9 @@ var _ waybill.Declaring = (*Outbox)(nil)
 //
 // Beside the MaxConns of the pool, the server sees up to 10 connections (Config.Connections of the
 // forwarder, which is 8, and 2), of which those end that have been idle for a minute; and while Run runs
-// 2 more, which listen and show that the process is alive. These two must lead to the server itself: if the
-// pool's address is that of a transaction pooler, set c.Listen or c.ListenDSN to a direct address, which is
-// used through lib/pq; otherwise commits of other processes do not wake the forwarder, and it polls.
+// 2 more, which listen and show that the process is alive. If the pool's address is that of a pooler, there are no
+// such two: commits of other processes do not wake the forwarder, which polls, unless c.Listen or c.ListenDSN
+// is an address of the server itself, which is used through lib/pq.
 //
 // New connects to nothing. Call [Outbox.Close] in the end.
 func New(pool *pgxpool.Pool, c waybill.PostgresConfig) *Outbox {
@@ -60,7 +60,7 @@ func New(pool *pgxpool.Pool, c waybill.PostgresConfig) *Outbox {
 	if c.Listen == "" && c.ListenDSN == nil && c.Sessions == nil {
 		c.Sessions = s
 	}
-	db := s.Open()
+	db := s.open(nil)
 	o := &Outbox{waybill.Postgres(db, c), pool, db}
 	o.limit()
 	return o
@@ -132,6 +132,8 @@ func (o *Outbox) CancelKey(ctx context.Context, tx pgx.Tx, typ, key string) (can
 // and publishes in tx commits together with the notification's id in the inbox, so it happens once, even
 // where a delivery is repeated. The function must neither end tx nor keep it. Each delivery in flight holds a
 // connection of the pool. Handlers of one sink share its transaction.
+//
+// waybill.HandleTx would take connections of the forwarder for its *sql.Tx.
 func HandleTx[T any](o *Outbox, sink string, handle func(ctx context.Context, tx pgx.Tx, n T) error) *waybill.Sink {
 	return waybill.HandleIn(o, sink, inbox.Pgx(pgxbatch.Pool(o.pool), pgx.TxOptions{}), handle)
 }

@@ -16,12 +16,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/storetest"
@@ -62,7 +64,12 @@ func openPool(t *testing.T, dsn string, configure func(*pgxpool.Config)) *pgxpoo
 
 func newShop(t *testing.T, pool *pgxpool.Pool) *shop {
 	t.Helper()
-	s := &shop{waybillpgx.New(pool, waybill.PostgresConfig{}), pool}
+	return newShopOf(t, pool, waybill.PostgresConfig{})
+}
+
+func newShopOf(t *testing.T, pool *pgxpool.Pool, c waybill.PostgresConfig) *shop {
+	t.Helper()
+	s := &shop{waybillpgx.New(pool, c), pool}
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	s.Config.Logger = slog.New(slog.DiscardHandler)
 	waybill.Register[orderPlaced](s, "order.placed", waybill.Key(func(o orderPlaced) string { return o.Order }))
@@ -100,12 +107,13 @@ func (s *shop) texts(t *testing.T, query string) []string {
 // run runs the outbox until the test ends, or stop is called.
 func (s *shop) run(t *testing.T) (stop func()) {
 	t.Helper()
+	require.NoError(t, s.Open(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		require.NoError(t, <-ended)
+		assert.NoError(t, <-ended)
 	})
 	t.Cleanup(stop)
 	return stop
@@ -376,6 +384,39 @@ func TestAnAddressMayHaveTheParametersOfPgx(t *testing.T) {
 	}
 }
 
+// Without a direct address the forwarder polls; with one a commit wakes it.
+func TestAPoolMayLeadThroughATransactionPooler(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	pooled, err := postgrestest.StartPooler(t, dsn, 5)
+	if errors.Is(err, postgrestest.ErrNoProgram) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	pool := openPool(t, pooled, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec })
+	refused := waybillpgx.SessionsAs(pool).Open()
+	defer refused.Close()
+	require.ErrorIs(t, refused.PingContext(t.Context()), store.ErrNoPresence)
+	other := newShop(t, openPool(t, dsn, nil))
+	for i, c := range []struct {
+		listen string
+		poll   time.Duration
+	}{{"", time.Second}, {dsn, time.Hour}} {
+		s := newShopOf(t, pool, waybill.PostgresConfig{Listen: c.listen})
+		s.Config.Poll = c.poll
+		placed := make(chan string, 10)
+		waybill.Handle(s, "print", func(_ context.Context, o orderPlaced) error { placed <- o.Order; return nil })
+		stop := s.run(t)
+		for n := range 2 {
+			order := fmt.Sprint(i, n)
+			require.NoError(t, other.place(t.Context(), order))
+			require.Equal(t, order, await(t, placed))
+		}
+		require.Eventually(t, func() bool { return s.Forwarder().Figures().Listening == (c.listen != "") }, patience, 10*time.Millisecond)
+		stop()
+	}
+}
+
 func TestNoConnectionOfTheOutboxIsLeftAfterClose(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
@@ -438,7 +479,7 @@ func TestASilentListeningConnectionIsReplaced(t *testing.T) {
 	s := newShop(t, openPool(t, proxy.DSN(), nil))
 	waybill.Handle(s, "print", func(context.Context, orderPlaced) error { return nil })
 	s.run(t)
-	listening := func() bool { return s.Forwarder() != nil && s.Forwarder().Figures().Listening }
+	listening := func() bool { return s.Forwarder().Figures().Listening }
 	require.Eventually(t, listening, patience, 10*time.Millisecond)
 	proxy.Swallow()
 	require.Eventually(t, func() bool { return !listening() }, patience, 10*time.Millisecond)

@@ -3,6 +3,7 @@ package waybillpgx
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,26 +11,44 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // idleTime is how long a connection may be idle before it is closed.
 const idleTime = time.Minute
 
+// errPooler refuses a session that a pooler may move from one process of the server to another.
+var errPooler = fmt.Errorf("%w: the pool's address leads through a pooler; set Listen to an address of the server itself", store.ErrNoPresence)
+
 // sessions opens connections as a pool does, outside of it.
 type sessions struct{ as *pgxpool.Config }
 
 var _ postgres.Sessions = sessions{}
 
-// Open returns a handle for such connections, without a limit.
+// Open returns a handle for connections that no pooler is in between: a pooler has its own number for a session.
 func (s sessions) Open() *sql.DB {
+	return s.open(func(ctx context.Context, conn *pgx.Conn) error {
+		var process uint32
+		err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&process)
+		if err == nil && process != conn.PgConn().PID() {
+			err = errPooler
+		}
+		return err
+	})
+}
+
+// open returns a handle for connections of which each must pass a check, without a limit.
+func (s sessions) open(check func(context.Context, *pgx.Conn) error) *sql.DB {
 	config := s.as.ConnConfig.Copy()
 	config.OnPgError = leaving(config.OnPgError)
-	options := []stdlib.OptionOpenDB{stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		if s.as.AfterConnect == nil {
-			return nil
+	options := []stdlib.OptionOpenDB{stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if s.as.AfterConnect != nil {
+			err = s.as.AfterConnect(ctx, conn)
 		}
-		err := s.as.AfterConnect(ctx, conn)
+		if err == nil && check != nil {
+			err = check(ctx, conn)
+		}
 		if err != nil {
 			_ = conn.Close(ctx) // database/sql would leave it open
 		}

@@ -104,7 +104,7 @@ func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 	}
 	for {
 		err := run(ctx, hear)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, store.ErrNoPresence) {
 			return nil
 		}
 		if !catalog.Refused(err, idleSession) {

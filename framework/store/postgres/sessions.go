@@ -12,7 +12,8 @@ import (
 // Sessions opens direct connections to the database with another driver than lib/pq. A store needs two of them, each in
 // a handle that it closes: one listens, and the other shows that the process is alive. It is safe for concurrent use.
 type Sessions interface {
-	// Open returns a handle. It does not connect yet.
+	// Open returns a handle. It does not connect yet. Connecting fails with store.ErrNoPresence if there are no
+	// direct connections; the store then polls.
 	Open() *sql.DB
 	// Await waits on a connection of such a handle for the next notification of the server, and returns its payload.
 	// A connection whose ctx ends in the meantime stays usable.
