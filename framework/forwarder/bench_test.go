@@ -443,7 +443,7 @@ var _ sinks.Addresser = tallied{}
 
 // BenchmarkFailing measures deliveries that are parked after each of three failed attempts, and made with the fourth.
 func BenchmarkFailing(b *testing.B) {
-	const n = 5000
+	const n = 1000
 	l := newBacklog(b)
 	l.add(n)
 	var took time.Duration
