@@ -68,8 +68,10 @@ type Parked struct {
 	State store.State
 	// DueAt is when its next attempt is due; zero for blocked and dead ones.
 	DueAt time.Time
-	// Error is the error of the last attempt; "" if there was none.
+	// Error is the error of the last attempt without its class, which the first of Attempts has; "" if there was none.
 	Error string
+	// Attempts are the last failed attempts, at most five, the newest first.
+	Attempts []store.PastAttempt
 	// Reason is why it is dead; DeadNot if it is not.
 	Reason DeadReason
 }

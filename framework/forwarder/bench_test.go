@@ -3,6 +3,7 @@ package forwarder_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -439,3 +440,29 @@ func (s tallied) Deliver(ctx context.Context, d *notification.Delivery) (notific
 }
 
 var _ sinks.Addresser = tallied{}
+
+// BenchmarkFailing measures deliveries that are parked after each of three failed attempts, and made with the fourth.
+func BenchmarkFailing(b *testing.B) {
+	const n = 1000
+	l := newBacklog(b)
+	l.add(n)
+	var took time.Duration
+	for b.Loop() {
+		l.again()
+		var began atomic.Int64
+		made := &counter{n: n, done: make(chan struct{})}
+		busy := errors.New("https://partner.example/orders: 503 Service Unavailable: the partner is overloaded, try again later")
+		sink := sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+			if d.Attempt < 4 {
+				return "", busy
+			}
+			return made.Deliver(ctx, d)
+		})
+		took += l.forward(map[string]forwarder.Sink{"busy": {
+			Sink: timed(sink, &began), Parallelism: forwarder.Parallelism{Threshold: benchThreshold},
+			Retry: forwarder.Retry{Initial: time.Millisecond, Max: time.Millisecond}, Breaker: forwarder.Breaker{Off: true},
+		}}, &began, func() { <-made.done })
+	}
+	b.ReportMetric(n*float64(b.N)/took.Seconds(), "deliveries/s")
+	b.ReportMetric(0, "ns/op")
+}

@@ -32,7 +32,7 @@ func TestANotificationThatFailsTheCheckIsNotHandedToTheSink(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"1", "3"}, s.given())
 		require.Equal(t, []string{"sink dead 2", "sink retrying 4", "sink blocked 5"}, o.parked(), "6 passes by: no condition holds")
-		require.Equal(t, "invalid: /total is missing", o.parkedOf("2").LastError)
+		require.Equal(t, "/total is missing", o.parkedOf("2").LastError)
 		require.Zero(t, o.parkedOf("4").Attempt)
 		f.end()
 
@@ -54,7 +54,7 @@ func TestOfACollectionTheMembersThatFailTheCheckAreDead(t *testing.T) {
 		require.Equal(t, []string{"ann: 1 3"}, s.collected())
 		require.Contains(t, o.parked(), "sink dead 2")
 		require.Contains(t, o.parkedOf("2").LastError, "/total is missing")
-		require.Equal(t, "unknown: no schema yet", o.parkedOf("4").LastError, "all of bob's wait, in their order")
+		require.Equal(t, "no schema yet", o.parkedOf("4").LastError, "all of bob's wait, in their order")
 		f.end()
 	})
 }

@@ -231,7 +231,7 @@ func TestARefusedCollectionIsDeadAndComesBackAsItWas(t *testing.T) {
 		f.flush()
 		pass(2 * time.Minute)
 		require.Equal(t, []string{"ann: a1 a2"}, s.collected())
-		require.Equal(t, []string{"dead permanent: no such person", "dead permanent: no such person"}, o.texts(`SELECT state || ' ' || last_error FROM outbox_parked ORDER BY id`))
+		require.Equal(t, []string{"dead no such person", "dead no such person"}, o.texts(`SELECT state || ' ' || last_error FROM outbox_parked ORDER BY id`))
 		require.EqualValues(t, 2, f.Stats()[0].Dead)
 		o.insert(to("ann", "3", "a3"))
 		s.refuse = nil

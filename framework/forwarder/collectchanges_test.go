@@ -185,7 +185,7 @@ func TestHooksGetEachMember(t *testing.T) {
 		require.Equal(t, []string{"sink settling a1", "sink settling a2", "sink dead b1", "sink dead b2"}, o.parked())
 		mended.Store(true)
 		pass(10 * time.Minute)
-		require.Equal(t, []string{"dead b1 dead permanent: 400", "dead b2 dead permanent: 400", "delivered a1", "delivered a2"}, slices.Sorted(slices.Values(o.noted())))
+		require.Equal(t, []string{"dead b1 dead 400", "dead b2 dead 400", "delivered a1", "delivered a2"}, slices.Sorted(slices.Values(o.noted())))
 		require.Equal(t, []string{"sink dead b1", "sink dead b2"}, o.parked())
 		require.Empty(t, s.collected(), "it was delivered")
 		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_collections`))

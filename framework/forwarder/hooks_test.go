@@ -76,7 +76,7 @@ func TestHooksGetTheOutcomesOfDeliveries(t *testing.T) {
 		o.schedule("t", "", "scheduled", time.Now().Add(time.Hour))
 		f.flush()
 		require.ElementsMatch(t, []string{
-			"parked fails retrying 500", "parked behind blocked ", "parked scheduled scheduled ", "delivered good", "dead dies dead permanent: 400",
+			"parked fails retrying 500", "parked behind blocked ", "parked scheduled scheduled ", "delivered good", "dead dies dead 400",
 		}, o.noted())
 		pass(75 * time.Second)
 		require.Equal(t, []string{"parked fails retrying 500"}, o.noted(), "it is retried")
@@ -105,7 +105,7 @@ func TestAHookThatFailsDelaysOnlyItsDelivery(t *testing.T) {
 					})})
 					f.publish("t", "", "good", "fails", "dies")
 					pass(55 * time.Second)
-					want := []string{"delivered good", "parked fails retrying 500", "dead dies dead permanent: 400"}
+					want := []string{"delivered good", "parked fails retrying 500", "dead dies dead 400"}
 					others := slices.DeleteFunc(slices.Clone(want), func(s string) bool { return strings.HasPrefix(s, failing) })
 					require.ElementsMatch(t, others, o.noted(), "the others are settled, and no effect of the failed hook is committed")
 					parked := []string{"sink retrying fails", "sink dead dies"}
@@ -181,7 +181,7 @@ func TestDeliveriesThatAHookRefusedUntilTheStopAreNotRepeated(t *testing.T) {
 		pass(5 * time.Minute)
 		require.ElementsMatch(t, []string{"good", "dies"}, s.given())
 		require.Empty(t, after.given())
-		require.ElementsMatch(t, []string{"delivered good", "dead dies dead permanent: 400"}, o.noted())
+		require.ElementsMatch(t, []string{"delivered good", "dead dies dead 400"}, o.noted())
 		require.Equal(t, []string{"sink dead dies"}, o.parked())
 	})
 }

@@ -107,7 +107,7 @@ func TestADeliveryWhoseConditionFailsIsDead(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"1"}, s.given())
 		require.Equal(t, []string{"sink dead 2", "sink blocked 3"}, o.parked())
-		require.Equal(t, "invalid: expression: routes.*: when: invalid operation: string > int (1:14)", o.parkedOf("2").LastError)
+		require.Equal(t, "expression: routes.*: when: invalid operation: string > int (1:14)", o.parkedOf("2").LastError)
 	})
 }
 

@@ -30,7 +30,7 @@ type PastAttempt struct {
 	Class string
 	// Error is the first line of the error, without the class, cut to MaxPastError bytes.
 	Error string
-	// Forwarder is the name of the forwarder that made it.
+	// Forwarder is the one that made it; see Member.Owner.
 	Forwarder string
 }
 

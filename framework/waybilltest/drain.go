@@ -404,7 +404,8 @@ func (r *drain) left(t testing.TB) string {
 		if p.Group != "" {
 			group = " of group " + p.Group
 		}
-		fmt.Fprintf(&b, "  %s: %s %s %s%s after attempt %d: %s\n", p.Sink, p.State, p.Envelope.Type, p.Envelope.ID, group, p.Attempt, cmp.Or(p.HookError, p.LastError))
+		class, cause := p.Failure()
+		fmt.Fprintf(&b, "  %s: %s %s %s%s after attempt %d: %s\n", p.Sink, p.State, p.Envelope.Type, p.Envelope.ID, group, p.Attempt, cmp.Or(p.HookError, strings.TrimPrefix(class+": "+cause, ": ")))
 	}
 	return b.String()
 }

@@ -95,5 +95,5 @@ func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked
 func parkedOf(s *dispatch.Settlement) event.Parked {
 	d := *s.Delivery()
 	d.Attempt = s.Parked.Attempt
-	return event.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError, Reason: s.Dead}
+	return event.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError, Attempts: s.Parked.Attempts, Reason: s.Dead}
 }
