@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/waybillpgx"
 )
 
-type OrderPlaced struct{ Order string }
+type OrderPlaced struct{ Order, Product string }
 
 type GoodsReserved struct{ Order string }
 
@@ -49,7 +49,7 @@ func Example() {
 		if _, err := tx.Exec(ctx, `CREATE TABLE orders AS SELECT 'o-17' AS id`); err != nil {
 			return err
 		}
-		return o.Publish(ctx, tx, OrderPlaced{Order: "o-17"})
+		return o.Publish(ctx, tx, OrderPlaced{Order: "o-17", Product: "kite"})
 	}))
 	check(o.Run(ctx))
 	// Output: the goods of o-17 are reserved

@@ -124,7 +124,7 @@ func membershipMembers(t *testing.T, o *kit.Outbox) {
 	require.Len(t, departed(), 1)
 	require.Equal(t, "a", departed()[0].Owner)
 	require.Equal(t, a.Running, departed()[0].Running, "its last figures stay for an hour")
-	a.Running.Version = "shop v1.2.4"
+	a.Version = "shop v1.2.4"
 	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour), "it comes back")
 	require.NoError(t, o.Leave(t.Context(), "a"))
 	require.Equal(t, a.Running, departed()[0].Running)
