@@ -17,6 +17,8 @@ const (
 	LateAfter = 5 * time.Minute
 	// HeldAfter is how long a transaction that has written to the log may be open.
 	HeldAfter = 10 * time.Second
+	// FailedAttempts is how many attempts of a sink may fail while it delivers nothing.
+	FailedAttempts = 5
 )
 
 // KeptTooLong reports whether rows of an age should have left the log long ago: they are removed in
@@ -47,6 +49,7 @@ const (
 	Throttled    = "throttled"
 	Late         = "lag"
 	DeadLetters  = "dead"
+	Failing      = "failing"
 	Overdue      = "overdue"
 	HookFails    = "hook_fails"
 	UnknownType  = "unknown_type"
@@ -96,12 +99,17 @@ var Usual = Tolerance{Lag: LateAfter}
 // destination that a forwarder names. It is empty for a healthy sink.
 func (l *Look) Troubles(s *store.SinkSample, t Tolerance) []Trouble {
 	all := l.Holding(s.Sink)
+	if failed := l.fruitless(s.Sink); failed >= FailedAttempts && len(all) == 0 {
+		cause := firstLine(s.Parked.In(store.StateRetrying).LastError)
+		text := fmt.Sprintf("nothing was delivered in the last minutes, and %d attempts failed", failed)
+		all = append(all, Trouble{Sink: s.Sink, What: Failing, Text: because(text, cause), Cause: cause, Count: int(failed)})
+	}
 	if s.Lag > t.Lag {
 		text := fmt.Sprintf("the oldest pending notification occurred %s ago, and the limit is %s", s.Lag.Round(time.Second), t.Lag)
 		all = append(all, Trouble{Sink: s.Sink, What: Late, Text: text})
 	}
-	if dead := s.Parked.Count(store.StateDead); dead > t.Dead {
-		all = append(all, Trouble{Sink: s.Sink, What: DeadLetters, Text: deliveries(dead) + " dead", Count: dead})
+	if dead := s.Parked.In(store.StateDead); dead.Count > t.Dead {
+		all = append(all, Trouble{Sink: s.Sink, What: DeadLetters, Text: because(deliveries(dead.Count)+" dead", firstLine(dead.LastError)), Cause: firstLine(dead.LastError), Count: dead.Count})
 	}
 	if n := s.Parked.Overdue; n > 0 && !s.Paused {
 		all = append(all, Trouble{Sink: s.Sink, What: Overdue, Text: deliveries(n) + " overdue for more than a minute", Count: n})
@@ -110,6 +118,30 @@ func (l *Look) Troubles(s *store.SinkSample, t Tolerance) []Trouble {
 		all = append(all, Trouble{Sink: s.Sink, What: HookFails, Text: because("a hook fails for "+deliveries(n), cause), Cause: cause, Count: n})
 	}
 	return append(all, l.destinations(s.Sink)...)
+}
+
+// fruitless returns how many attempts of a sink have failed in the last five to ten minutes; 0 if anything was delivered.
+func (l *Look) fruitless(sink string) (failed int64) {
+	for _, m := range l.Membership.Members {
+		for _, r := range m.Running.Sinks {
+			if r.Sink != sink {
+				continue
+			}
+			for _, done := range r.Hour[:min(2, len(r.Hour))] {
+				if done[0] > 0 {
+					return 0
+				}
+				failed += done[1]
+			}
+		}
+	}
+	return failed
+}
+
+// firstLine returns the first line of an error.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimSpace(line)
 }
 
 // Held returns the trouble of the log: a transaction that has been open for at least a time; none if that is 0.

@@ -21,6 +21,9 @@ func TestWhatIsTroubleOfASink(t *testing.T) {
 	free := func(since time.Duration, paused bool) store.Membership {
 		return store.Membership{Lanes: []store.LaneState{{Lane: store.Lane{Sink: "mail"}, Free: since, Paused: paused}}}
 	}
+	did := func(hour ...store.Done) admin.Look {
+		return admin.Look{Membership: store.Membership{Members: []store.Member{{Owner: "f1", Running: store.Running{Sinks: []store.SinkRunning{{Sink: "mail", Hour: hour}}}}}}}
+	}
 	for name, c := range map[string]struct {
 		look      admin.Look
 		sample    store.SinkSample
@@ -43,6 +46,9 @@ func TestWhatIsTroubleOfASink(t *testing.T) {
 		"late":            {sample: store.SinkSample{Lag: admin.LateAfter + time.Second}, tolerance: usual, want: []string{admin.Late}},
 		"late enough":     {sample: store.SinkSample{Lag: time.Hour}, tolerance: admin.Tolerance{Lag: 2 * time.Hour}},
 		"dead":            {sample: dead, tolerance: usual, want: []string{admin.DeadLetters}},
+		"only errors":     {look: did(store.Done{0, 2}, store.Done{0, 3}, store.Done{9, 0}), tolerance: usual, want: []string{admin.Failing}},
+		"few errors":      {look: did(store.Done{0, 4}), tolerance: usual},
+		"some delivered":  {look: did(store.Done{0, 30}, store.Done{1, 0}), tolerance: usual},
 		"few dead":        {sample: dead, tolerance: admin.Tolerance{Lag: time.Hour, Dead: 2}},
 		"a hook fails":    {sample: store.SinkSample{Parked: store.ParkedFigures{Hooks: 1, HookError: "no such table"}}, tolerance: usual, want: []string{admin.HookFails}},
 		"overdue":         {sample: store.SinkSample{Parked: store.ParkedFigures{Overdue: 1}}, tolerance: usual, want: []string{admin.Overdue}},

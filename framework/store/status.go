@@ -232,16 +232,19 @@ type ParkedState struct {
 	Oldest time.Time
 	// HookError is the error of a failed hook of one of them; "" if none failed.
 	HookError string
+	// LastError is the beginning of the error of the one that was parked last, for retrying and dead ones.
+	LastError string
 }
 
 // Count returns how many deliveries are in a state.
-func (f ParkedFigures) Count(state State) int {
-	for _, s := range f.States {
-		if s.State == state {
-			return s.Count
-		}
+func (f ParkedFigures) Count(state State) int { return f.In(state).Count }
+
+// In returns the figures of a state.
+func (f ParkedFigures) In(state State) ParkedState {
+	if i := slices.IndexFunc(f.States, func(s ParkedState) bool { return s.State == state }); i >= 0 {
+		return f.States[i]
 	}
-	return 0
+	return ParkedState{State: state}
 }
 
 // ParkedCounts returns the counts above 0, by sink and state.

@@ -313,7 +313,7 @@ func TestAHealthySinkIs200AndAnUnhealthyOne503WithReasons(t *testing.T) {
 			reasons := a.body["sinks"].([]any)[0].(map[string]any)["reasons"].([]any)
 			require.Equal(t, want == http.StatusOK, len(reasons) == 0)
 			if len(reasons) > 0 {
-				require.Equal(t, []any{map[string]any{"reason": "dead", "text": "2 deliveries dead"}}, reasons)
+				require.Equal(t, []any{map[string]any{"reason": "dead", "text": "2 deliveries dead: an error"}}, reasons)
 			}
 		}
 	})

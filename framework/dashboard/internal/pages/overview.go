@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -61,8 +62,9 @@ type trouble struct {
 	ID string
 	// Class is "bad" if deliveries have stopped, and "warn" for what may wait.
 	Class, Text, Fix string
-	// Sink is the affected sink; "" for the whole outbox. Path is the page that shows more; "" for none.
-	Sink, Path string
+	// Sink is the affected sink; "" for the whole outbox. Path is the page that shows more and acts on it, and Act
+	// the text of the link; "" for none.
+	Sink, Path, Act string
 }
 
 // sinkRow is a sink in the overview.
@@ -167,11 +169,22 @@ func (r *request) sinkRow(l history.Snapshot, s store.SinkSample) sinkRow {
 	return row
 }
 
-// badges are the states of sinks with a trouble. With others a sink goes on as usual.
+// badges are the states of sinks with a trouble.
 var badges = map[string]badge{
 	admin.Paused: {Class: "warn", Word: "paused"}, admin.BreakerOpen: {Class: "bad", Word: "breaker open"},
 	admin.NoForwarder: {Class: "bad", Word: "stopped"}, admin.LanesUnowned: {Class: "bad", Word: "partly stopped"},
 	admin.Throttled: {Class: "warn", Word: "throttled"}, admin.Late: {Class: "warn", Word: "late"},
+	admin.Failing: {Class: "bad", Word: "failing"}, admin.DeadLetters: {Class: "warn", Word: "dead letters"},
+	admin.Overdue: {Class: "warn", Word: "overdue"}, admin.HookFails: {Class: "warn", Word: "a hook fails"},
+	admin.UnknownType: {Class: "warn", Word: "unknown type"}, admin.Destinations: {Class: "warn", Word: "some destinations fail"},
+}
+
+// actsOn are where a person acts on a trouble of a sink: a state of its parked deliveries, or "" for the page of the
+// sink, and the text of the link.
+var actsOn = map[string]struct{ state store.State; act string }{
+	admin.DeadLetters: {store.StateDead, "Requeue or discard"}, admin.Failing: {store.StateRetrying, "Look at the errors"},
+	admin.Overdue: {store.StateRetrying, "Look at them"}, admin.HookFails: {store.StateSettling, "Look at them"},
+	admin.Paused: {"", "Resume"},
 }
 
 // stateOf returns the state of a sink, by the worst of its troubles.
@@ -195,7 +208,14 @@ func (s *sinkRow) troubles() (all []trouble) {
 		if t.Destination != "" || noForwarder && (t.What == admin.NoForwarder || t.What == admin.Overdue) {
 			continue
 		}
-		all = append(all, trouble{ID: t.What + " " + s.Sink, Class: cmp.Or(badges[t.What].Class, "warn"), Text: cut(t.Text, 300), Sink: s.Sink})
+		shown := trouble{ID: t.What + " " + s.Sink, Class: cmp.Or(badges[t.What].Class, "warn"), Text: cut(t.Text, 300), Sink: s.Sink}
+		if to, known := actsOn[t.What]; known {
+			shown.Act, shown.Path = to.act, sinkPath(s.Sink)
+			if to.state != "" {
+				shown.Path = "/parked?" + url.Values{"sink": {s.Sink}, "state": {string(to.state)}}.Encode()
+			}
+		}
+		all = append(all, shown)
 	}
 	return all
 }

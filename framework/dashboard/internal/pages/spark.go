@@ -2,6 +2,7 @@ package pages
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 )
@@ -14,6 +15,8 @@ type hour struct {
 	// Done, Failed and Dead are sums of the hour; MostLag is the maximum.
 	Done, Failed, Dead int64
 	MostLag            string
+	// Peak is the highest point of Delivered and Errors.
+	Peak string
 }
 
 func hourOf(points [history.Points]history.Point) (h hour) {
@@ -30,7 +33,7 @@ func hourOf(points [history.Points]history.Point) (h hour) {
 	if h.Failed+h.Dead > 0 {
 		h.Errors = sparkLine(errors[:], most)
 	}
-	h.MostLag = span(seconds(mostLag))
+	h.MostLag, h.Peak = span(seconds(mostLag)), rate(most/(time.Hour/history.Points).Seconds())
 	return h
 }
 

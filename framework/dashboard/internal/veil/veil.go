@@ -255,7 +255,7 @@ func (v *Store) figures(f store.ParkedFigures) store.ParkedFigures {
 	f.HookError = v.text("", f.HookError, nil)
 	f.States = slices.Clone(f.States)
 	for i := range f.States {
-		f.States[i].HookError = v.text("", f.States[i].HookError, nil)
+		f.States[i].HookError, f.States[i].LastError = v.text("", f.States[i].HookError, nil), v.text("", f.States[i].LastError, nil)
 	}
 	return f
 }

@@ -45,43 +45,50 @@ const (
 	figureGroups  = "groups"
 )
 
+// maxFigureError bounds an error among figures, in bytes.
+const maxFigureError = 300
+
 // ParkedFiguresQuery is one statement about one sink. Each part is a range of an index that ends at
 // the limit. What waited for the hours of a sink is due with all that came in a night, and is not overdue; nor is a
 // collection. The ORDER BY makes a planner use the index: otherwise it would read the table until it has found enough
 // rows, which may all be after a million in another state.
 func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 	parts := []tables.Expr{ // the first one defines the types of the columns
-		tables.SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, max(`+r.Dialect.Elapsed(`due_at`)+`) AS longest
+		tables.SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, '' AS last_error, max(`+r.Dialect.Elapsed(`due_at`)+`) AS longest
 			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) AND state <> 'quiet' AND (state <> 'collecting' OR attempt > 0) ORDER BY due_at {limit} ?) few`,
 			sink, r.Dialect.NowPlus(-overdueAfter), store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at {limit} ?) few), NULL, '', NULL`,
+		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at {limit} ?) few), NULL, '', '', NULL`,
 			sink, string(store.StateDead), store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), NULL
+		tables.SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), '', NULL
 			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 {limit} ?) few`, sink, store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureGroups+`', (SELECT count(*) FROM (SELECT 1 FROM {collections} WHERE sink = ? {limit} ?) few), NULL, '', NULL`, sink, store.ParkedLimit),
-		tables.SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', NULL
+		tables.SQL(`SELECT '`+figureGroups+`', (SELECT count(*) FROM (SELECT 1 FROM {collections} WHERE sink = ? {limit} ?) few), NULL, '', '', NULL`, sink, store.ParkedLimit),
+		tables.SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', '', NULL
 			FROM (SELECT `+tables.PresentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at {limit} ?) few WHERE present = ?`,
 			sink, string(store.StateScheduled), store.ParkedLimit, string(store.StateCancelled)),
 	}
 	for _, state := range storedStates {
+		failure := tables.SQL(`''`)
+		if state == store.StateDead || state == store.StateRetrying {
+			failure = tables.SQL(`coalesce((SELECT last_error FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at DESC LIMIT 1), '')`, sink, string(state))
+		}
 		parts = append(parts, tables.SQL(`SELECT '`+string(state)+`',
 			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at {limit} ?) few),
 			(SELECT first_parked_at FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT 1),
-			coalesce((SELECT hook_error FROM {parked} WHERE sink = ? AND state = ? AND hook_failures > 0 LIMIT 1), ''), NULL`,
-			sink, string(state), store.ParkedLimit, sink, string(state), sink, string(state)))
+			coalesce((SELECT hook_error FROM {parked} WHERE sink = ? AND state = ? AND hook_failures > 0 LIMIT 1), ''), ?, NULL`,
+			sink, string(state), store.ParkedLimit, sink, string(state), sink, string(state), failure))
 	}
-	return tables.SQL(`SELECT what, n, oldest, hook_error, longest FROM (?) counted {whole parked collections}`, tables.Join(` UNION ALL `, parts))
+	return tables.SQL(`SELECT what, n, oldest, hook_error, last_error, longest FROM (?) counted {whole parked collections}`, tables.Join(` UNION ALL `, parts))
 }
 
 func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedFigures, err error) {
 	f.Sink = sink
 	cancelled := 0
 	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var what, hookError string
+		var what, hookError, lastError string
 		var n int
 		var oldest time.Time
 		var longest sql.NullInt64 // in microseconds
-		if err := rows.Scan(&what, &n, t.run.Into(&oldest), &hookError, &longest); err != nil {
+		if err := rows.Scan(&what, &n, t.run.Into(&oldest), &hookError, &lastError, &longest); err != nil {
 			return err
 		}
 		switch what {
@@ -96,7 +103,7 @@ func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedF
 		case string(store.StateCancelled):
 			cancelled = n
 		default:
-			f.States = append(f.States, store.ParkedState{State: store.State(what), Count: n, Oldest: oldest, HookError: hookError})
+			f.States = append(f.States, store.ParkedState{State: store.State(what), Count: n, Oldest: oldest, HookError: hookError, LastError: store.CutText(lastError, maxFigureError)})
 		}
 		return nil
 	}, `?`, ParkedFiguresQuery(t.run, sink))

@@ -271,7 +271,10 @@ func sampleEstimate(t *testing.T, o *kit.Outbox) {
 func sampledParked(t *testing.T, o *kit.Outbox) {
 	failed, settling := kit.Retrying(2, "", time.Now().Add(-2*time.Hour)), kit.Parked(9, "", store.StateSettling, kit.Later())
 	failed.HookError, failed.HookFailures, settling.HookError, settling.HookFailures = "no such table", 2, "deadlock", 1
-	o.Park(t, kit.Retrying(1, "k", time.Now().Add(-time.Hour)), failed, kit.Blocked(3, "k"), kit.Dead(4, "a"), kit.Dead(5, "a"), kit.Dead(6, ""),
+	dead := kit.Dead(6, "")
+	dead.FirstParkedAt, dead.LastError, failed.LastError = time.Now(), "422 no such address", "503"
+	failed.FirstParkedAt = dead.FirstParkedAt
+	o.Park(t, kit.Retrying(1, "k", time.Now().Add(-time.Hour)), failed, kit.Blocked(3, "k"), kit.Dead(4, "a"), kit.Dead(5, "a"), dead,
 		kit.Scheduled(7, "", kit.Later()), kit.Scheduled(8, "", kit.Later()), settling,
 		kit.Parked(10, "", store.StateQuiet, kit.Later()), kit.Parked(11, "", store.StateCollecting, time.Time{}))
 	o.Exec(t, `INSERT INTO outbox_cancelled ({offset}, id) SELECT {offset}, id FROM outbox_parked WHERE {offset} = 8`)
@@ -292,6 +295,8 @@ func sampledParked(t *testing.T, o *kit.Outbox) {
 	require.InDelta(t, 2*time.Hour, f.LongestDue, float64(time.Minute))
 	require.Equal(t, []int{2, 1, 2}, []int{f.Overdue, f.DeadKeys, f.Hooks})
 	require.Equal(t, "no such table", f.HookError)
+	require.Equal(t, []string{"422 no such address", "503", ""},
+		[]string{f.In(store.StateDead).LastError, f.In(store.StateRetrying).LastError, f.In(store.StateBlocked).LastError})
 	status := o.Report(t)
 	require.Equal(t, []store.ParkedCount{
 		{Sink: "events", State: store.StateDead, Count: 1},
