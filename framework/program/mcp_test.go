@@ -215,10 +215,10 @@ func TestAToolNamesTheArgumentThatIsWrong(t *testing.T) {
 	}{
 		{"parked", map[string]any{"limit": 101}, `limit is 101: use 1 to 100`},
 		{"parked", map[string]any{"limit": "many"}, `limit: type: many has type "string", want "integer"`},
-		{"parked", map[string]any{"sinc": "partner"}, `unexpected additional properties ["sinc"]`},
+		{"parked", map[string]any{"zink": "partner"}, `unexpected additional properties ["zink"]`},
 		{"parked", map[string]any{"older_than": "long"}, `older_than is "long": use a duration like 90m, 12h or 7d`},
 		{"parked", map[string]any{"states": []string{"alive"}}, `alive`},
-		{"log", map[string]any{"since": "ever"}, `since is "ever": use a time like`},
+		{"log", map[string]any{"zinke": "ever"}, `zinke is "ever": use a time like`},
 		{"log", map[string]any{"before": -1}, `before is -1: use an offset of at least 1`},
 		{"why", nil, `id or key: give one of them`},
 		{"why", map[string]any{"id": "a", "limit": 3}, `type, before and limit need key`},
@@ -230,7 +230,7 @@ func TestAToolNamesTheArgumentThatIsWrong(t *testing.T) {
 		{"plan", map[string]any{"operation": "requeue", "sink": "partner", "all": true}, `all contradicts`},
 		{"plan", map[string]any{"operation": "reroute"}, `start the server with -c`},
 		{"plan", map[string]any{"operation": "pause"}, `sink: to pause, name one sink and nothing else`},
-		{"plan", map[string]any{"operation": "pause", "sink": "partnr"}, `sink is "partnr", which has no cursors`},
+		{"plan", map[string]any{"operation": "pause", "sink": "nowhere"}, `sink is "nowhere", which has no cursors`},
 	} {
 		require.Contains(t, a.refused(t, wrong.tool, wrong.arguments), wrong.text, wrong.tool)
 	}
