@@ -63,6 +63,7 @@ func (m *assistance) run(cmd *cobra.Command, _ []string) error {
 		Instructions: "Waybill is a transactional outbox: it delivers notifications from a log in a database to sinks. Begin with status; why explains one notification.",
 		Capabilities: &mcp.ServerCapabilities{},
 	})
+	server.AddReceivingMiddleware(tool.Explain)
 	tools := operate.NewTools(m.Looking, cmd, m.by)
 	defer tools.Close()
 	tools.AddTo(server, m.acts)

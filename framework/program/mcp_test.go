@@ -215,10 +215,10 @@ func TestAToolNamesTheArgumentThatIsWrong(t *testing.T) {
 	}{
 		{"parked", map[string]any{"limit": 101}, `limit is 101: use 1 to 100`},
 		{"parked", map[string]any{"limit": "many"}, `limit: type: many has type "string", want "integer"`},
-		{"parked", map[string]any{"zink": "partner"}, `unexpected additional properties ["zink"]`},
+		{"parked", map[string]any{"zink": "partner"}, `unexpected additional properties ["zink"]; the tool's input schema lists its arguments`},
 		{"parked", map[string]any{"older_than": "long"}, `older_than is "long": use a duration like 90m, 12h or 7d`},
 		{"parked", map[string]any{"states": []string{"alive"}}, `alive`},
-		{"log", map[string]any{"zinke": "ever"}, `zinke is "ever": use a time like`},
+		{"log", map[string]any{"since": "ever"}, `since is "ever": use a time like`},
 		{"log", map[string]any{"before": -1}, `before is -1: use an offset of at least 1`},
 		{"why", nil, `id or key: give one of them`},
 		{"why", map[string]any{"id": "a", "limit": 3}, `type, before and limit need key`},

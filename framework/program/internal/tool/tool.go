@@ -42,6 +42,19 @@ func Add[In any](s *mcp.Server, name, about string, kind Kind, do func(ctx conte
 	})
 }
 
+// Explain is a middleware of the server. It says where to look if arguments do not fit their schema.
+func Explain(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, r)
+		if called, is := result.(*mcp.CallToolResult); err == nil && is && called.IsError {
+			if text, is := called.Content[0].(*mcp.TextContent); is && strings.HasPrefix(text.Text, `validating "arguments"`) {
+				text.Text += "; the tool's input schema lists its arguments"
+			}
+		}
+		return result, err
+	}
+}
+
 // Limit returns how many things to answer with: usual for 0.
 func Limit(limit, usual, most int) (int, error) {
 	switch {
