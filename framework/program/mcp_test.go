@@ -215,7 +215,7 @@ func TestAToolNamesTheArgumentThatIsWrong(t *testing.T) {
 	}{
 		{"parked", map[string]any{"limit": 101}, `limit is 101: use 1 to 100`},
 		{"parked", map[string]any{"limit": "many"}, `limit: type: many has type "string", want "integer"`},
-		{"parked", map[string]any{"zink": "partner"}, `unexpected additional properties ["zink"]; the tool's input schema lists its arguments`},
+		{"parked", map[string]any{"zone": "partner"}, `unexpected additional properties ["zone"]; the tool's input schema lists its arguments`},
 		{"parked", map[string]any{"older_than": "long"}, `older_than is "long": use a duration like 90m, 12h or 7d`},
 		{"parked", map[string]any{"states": []string{"alive"}}, `alive`},
 		{"log", map[string]any{"since": "ever"}, `since is "ever": use a time like`},
