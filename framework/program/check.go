@@ -111,15 +111,24 @@ func (c *check) run(cmd *cobra.Command, _ []string) error {
 
 // printMistakes puts mistakes into the output of --json.
 func (c *check) printMistakes(err error) error {
-	var mistakes *config.Error
-	if !c.json || !errors.As(err, &mistakes) {
+	view, ok := viewOfMistakes(err)
+	if !c.json || !ok {
 		return nil
 	}
-	view := checkView{Sinks: []sinkHealth{}}
+	return command.PrintJSON(c.Stdout, view)
+}
+
+// viewOfMistakes returns the mistakes of a configuration; false for another error.
+func viewOfMistakes(err error) (view checkView, ok bool) {
+	var mistakes *config.Error
+	if !errors.As(err, &mistakes) {
+		return view, false
+	}
+	view.Sinks = []sinkHealth{}
 	for _, m := range mistakes.Mistakes {
 		view.Mistakes = append(view.Mistakes, mistakeView(m))
 	}
-	return command.PrintJSON(c.Stdout, view)
+	return view, true
 }
 
 // askAll checks all sinks in parallel.

@@ -2,7 +2,9 @@ package program
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +35,14 @@ func newDocs(p *command.Invocation) *cobra.Command {
 					return err
 				}
 			}
-			return nil
+			text, err := llms(args[0])
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // a folder without the guides
+			}
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(args[0], "llms.txt"), []byte(text), 0o644)
 		},
 	}
 }

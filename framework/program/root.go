@@ -64,6 +64,7 @@ func newRoot(p *command.Invocation) *cobra.Command {
 		newDoctor(p),
 		newConfig(p),
 		newMail(p),
+		newMCP(p),
 		newVersion(p),
 		newDocs(p),
 	)

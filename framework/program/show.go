@@ -50,9 +50,17 @@ func (s *show) run(cmd *cobra.Command, _ []string) error {
 		_, err = fmt.Fprintf(s.Stdout, "%s", text)
 		return err
 	}
-	var shown any
-	if err := yaml.Unmarshal(text, &shown); err != nil {
-		return fmt.Errorf("convert the configuration to JSON: %w", err)
+	shown, err := shownAsJSON(text)
+	if err != nil {
+		return err
 	}
 	return command.PrintJSON(s.Stdout, shown)
+}
+
+// shownAsJSON returns what config.Show returns for JSON.
+func shownAsJSON(text []byte) (shown any, err error) {
+	if err := yaml.Unmarshal(text, &shown); err != nil {
+		return nil, fmt.Errorf("convert the configuration to JSON: %w", err)
+	}
+	return shown, nil
 }

@@ -152,6 +152,17 @@ func TestReferencesAreCurrent(t *testing.T) {
 	}
 }
 
+func TestTheListOfPagesForAssistantsIsCurrent(t *testing.T) {
+	t.Parallel()
+	text, err := llms("../../docs")
+	require.NoError(t, err)
+	require.Contains(t, text, "\n- [Doctor](doctor.md): ")
+	require.NotRegexp(t, `: \n`, text, "each page has a line")
+	committed, err := os.ReadFile("../../docs/llms.txt")
+	require.NoError(t, err)
+	require.Equal(t, text, string(committed), "run go generate ./framework/program")
+}
+
 func TestEachCommandOfTheRunbookExists(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operations.md")
