@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,7 +164,9 @@ func (c *trial) command(ctx context.Context, name string, arguments ...string) *
 		name = filepath.Join(programs, name)
 	}
 	command := exec.CommandContext(ctx, name, arguments...)
-	command.Dir, command.Env = c.folder, append(os.Environ(), c.environment...)
+	// Waybill takes such variables for keys of a configuration, and refuses unknown ones.
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WAYBILL_") })
+	command.Dir, command.Env = c.folder, append(inherited, c.environment...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = 10 * time.Second
