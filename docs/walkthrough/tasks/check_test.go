@@ -181,7 +181,8 @@ func (c *trial) do(name string, arguments ...string) (string, error) {
 	command := c.command(ctx, name, arguments...)
 	command.Stdout, command.Stderr = &out, &errs
 	if err := command.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s %s: %w: %s%s", filepath.Base(name), strings.Join(arguments, " "), err, errs.String(), out.String())
+		line := strings.Join(append([]string{filepath.Base(name)}, arguments...), " ")
+		return out.String(), fmt.Errorf("%s: %w: %s%s", line, err, errs.String(), out.String())
 	}
 	return out.String(), nil
 }
@@ -252,7 +253,7 @@ func (c *trial) build(folder string) (string, error) {
 		}
 		folder = copied
 	}
-	build := c.command(c.Context(), "go", "build", "-mod=mod", "-o", filepath.Join(into, "main"), ".")
+	build := c.command(c.Context(), "go", "build", "-mod=mod", "-ldflags=-s -w", "-o", filepath.Join(into, "main"), ".")
 	build.Dir, build.Env = folder, append(build.Env, "GOWORK=off", "GOFLAGS=-buildvcs=false")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, output)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,7 +31,7 @@ func publish(c *trial) error {
 	post := func(order string, want int) error {
 		return c.until(fmt.Sprintf("the shop answers %s with %d", order, want), func() (bool, error) {
 			body := strings.NewReader(fmt.Sprintf(`{"order": %q, "product": "kite"}`, order))
-			answer, err := http.Post("http://"+address, "application/json", body) //nolint:noctx // Ends with the program.
+			answer, err := http.Post("http://"+address, "application/json", body)
 			if err != nil {
 				return false, nil // it does not listen yet
 			}
@@ -57,7 +58,9 @@ func publish(c *trial) error {
 }
 
 func once(c *trial) error {
-	if err := c.migrate(`CREATE TABLE stock (product text PRIMARY KEY, remaining int NOT NULL)`, `INSERT INTO stock VALUES ('kite', 10)`); err != nil {
+	err := c.migrate(`CREATE TABLE stock (product text PRIMARY KEY, remaining int NOT NULL)`,
+		`INSERT INTO stock VALUES ('kite', 10)`)
+	if err != nil {
 		return err
 	}
 	main, err := c.build(c.folder)
@@ -151,7 +154,9 @@ func newVersion(c *trial) error {
 	if err != nil {
 		return err
 	}
-	for _, run := range []struct{ program, order, product string }{{old, "o-1", "kite"}, {old, "o-2", "hat"}, {main, "o-3", "cap"}} {
+	for _, run := range []struct{ program, order, product string }{
+		{old, "o-1", "kite"}, {old, "o-2", "hat"}, {main, "o-3", "cap"},
+	} {
 		if _, err := c.do(run.program, "publish", run.order, run.product); err != nil {
 			return err
 		}
@@ -303,7 +308,8 @@ func poisoned(c *trial) error {
 	if err := c.orders(1, 4); err != nil {
 		return err
 	}
-	if err := c.counts("deliveries are parked", 5, `SELECT count(*) FROM outbox_parked`); err != nil { // a-2 to a-4, b-3, b-4
+	// a-2 to a-4, b-3 and b-4.
+	if err := c.counts("deliveries are parked", 5, `SELECT count(*) FROM outbox_parked`); err != nil {
 		return err
 	}
 	if err := c.solve(); err != nil {
@@ -315,7 +321,8 @@ func poisoned(c *trial) error {
 	if err := c.got(partner, 11, false); err != nil { // 15 without a-2 and b-3 to b-5
 		return err
 	}
-	if err := c.counts("deliveries wait as before", 3, `SELECT count(*) FROM outbox_parked WHERE id IN ('b-3', 'b-4', 'b-5')`); err != nil {
+	err := c.counts("deliveries wait as before", 3, `SELECT count(*) FROM outbox_parked WHERE id IN ('b-3', 'b-4', 'b-5')`)
+	if err != nil {
 		return err
 	}
 	return c.counts("deliveries are parked", 3, `SELECT count(*) FROM outbox_parked`)
@@ -332,10 +339,9 @@ func replay(c *trial) error {
 	if _, err := c.forwarder(); err != nil {
 		return err
 	}
-	for n := range 9 { // a minute before the hour, at its first moment and so on: 2 to 5 are in it
+	for n, minute := range []int{-60, -1, 0, 20, 40, 59, 60, 61, 120} { // 2 to 5 are in the hour
 		for _, key := range []string{"a", "b"} {
-			at := []time.Duration{-time.Hour, -time.Minute, 0, 20 * time.Minute, 40 * time.Minute, 59 * time.Minute, time.Hour, 61 * time.Minute, 2 * time.Hour}[n]
-			if err := c.order(key, n, hour.Add(at)); err != nil {
+			if err := c.order(key, n, hour.Add(time.Duration(minute)*time.Minute)); err != nil {
 				return err
 			}
 		}
@@ -461,12 +467,19 @@ func python(c *trial) error {
 	return c.counts("rows of the log", 2, `SELECT count(*) FROM outbox`)
 }
 
-// interpreter returns a Python with psycopg: that of .ci/test-languages, or a new one from PyPI.
+var installing sync.Mutex
+
+// interpreter returns a Python with psycopg: that of .ci/test-languages, or one that all checks share,
+// with psycopg from PyPI.
 func (c *trial) interpreter() (string, error) {
-	if cached := filepath.Join(root, ".cache/languages/python/bin/python"); exec.Command(cached, "-c", "import psycopg").Run() == nil {
-		return cached, nil
+	installing.Lock()
+	defer installing.Unlock()
+	folder := filepath.Join(programs, "python")
+	for _, there := range []string{filepath.Join(root, ".cache/languages/python/bin/python"), folder + "/bin/python"} {
+		if exec.CommandContext(c.Context(), there, "-c", "import psycopg").Run() == nil {
+			return there, nil
+		}
 	}
-	folder := c.TempDir()
 	for _, command := range [][]string{
 		{"python3", "-m", "venv", folder},
 		{folder + "/bin/pip", "install", "--quiet", "--disable-pip-version-check", "psycopg[binary]==3.3.9"},
