@@ -181,7 +181,10 @@ var badges = map[string]badge{
 
 // actsOn are where a person acts on a trouble of a sink: a state of its parked deliveries, or "" for the page of the
 // sink, and the text of the link.
-var actsOn = map[string]struct{ state store.State; act string }{
+var actsOn = map[string]struct {
+	state store.State
+	act   string
+}{
 	admin.DeadLetters: {store.StateDead, "Requeue or discard"}, admin.Failing: {store.StateRetrying, "Look at the errors"},
 	admin.Overdue: {store.StateRetrying, "Look at them"}, admin.HookFails: {store.StateSettling, "Look at them"},
 	admin.Paused: {"", "Resume"},

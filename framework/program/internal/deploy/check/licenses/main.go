@@ -133,7 +133,7 @@ func licensesOf(folder string) (map[string]map[string]bool, error) {
 }
 
 // accepted has the licences that allow the distribution of the program.
-var accepted = []string{"Apache-2.0", "BSD-2-Clause", "BSD-2-Clause-Views", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense"}
+var accepted = []string{"Apache-2.0", "BSD-2-Clause", "BSD-2-Clause-Views", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "Unlicense"}
 
 // namesOf returns the names of the licences in a text. A NOTICE file, which the Apache licence
 // requires to be distributed, too, has none.

@@ -1,0 +1,1 @@
+# Your commands go here.

@@ -1,0 +1,1 @@
+waybill replay --sink search --since "$FROM" --until "$UNTIL" --yes

@@ -1,0 +1,1 @@
+exec waybill forward -c waybill.yaml
