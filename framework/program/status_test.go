@@ -75,7 +75,7 @@ oldest row:  1, of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ
  _unrouted +dead +1
 
  SINK +TROUBLE
- _unrouted +1 delivery dead
+ _unrouted +1 delivery dead: no route matches its type; add one, and run: waybill parked reroute
 
  FORWARDER +DELIVERED +FAILED +DEAD +PER SECOND +IN FLIGHT +PENDING +BREAKERS OPEN
  \S+/\d+/\w+ +\d +0 +\d +\d\.\d +\d +\d +0

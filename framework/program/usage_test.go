@@ -30,7 +30,7 @@ func TestErrorsAreOneLineAndHaveAnExitCode(t *testing.T) {
 		"far from all":        {[]string{"teleport"}, exitUsage, `^waybill: unknown command "teleport"; see waybill --help\n$`},
 		"help of no command":  {[]string{"help", "forwrad"}, exitUsage, `^waybill: unknown command "forwrad"; did you mean forward\?; see waybill --help\n$`},
 		"unknown flag":        {[]string{"migrate", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill migrate --help\n$`},
-		"flag of a group":     {[]string{"parked", "--database", nowhere}, exitUsage, `^waybill: unknown flag: --database; name a command before its flags: discard, list, requeue, reroute, show, skip; see waybill parked --help\n$`},
+		"flag of a group":     {[]string{"parked", "--database", nowhere}, exitUsage, `^waybill: unknown flag: --database; name a command before its flags: causes, discard, list, requeue, reroute, show, skip; see waybill parked --help\n$`},
 		"flag of a lister":    {[]string{"schedules", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill schedules --help\n$`},
 		"flag without value":  {[]string{"status", "-c"}, exitUsage, `^waybill: flag needs an argument: 'c' in -c; see waybill status --help\n$`},
 		"argument":            {[]string{"forward", "now"}, exitUsage, `^waybill: unexpected argument "now"; see waybill forward --help\n$`},

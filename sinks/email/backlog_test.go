@@ -64,7 +64,7 @@ func TestMailsThatCannotBeSentDelayNoOthers(t *testing.T) {
 			}))
 			config, err := o.Forwarding()
 			require.NoError(t, err)
-			waybilltest.Drain(t, config)
+			waybilltest.Drain(t, config, waybilltest.AllowDead())
 			assert.Equal(t, 5, server.Count())
 			var dead int
 			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_parked WHERE state = 'dead'`).Scan(&dead))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -106,7 +107,8 @@ func fieldSchema(f keys.Field) schema {
 	if f.Tag.Get("zero") == "refused" && (f.Value.CanInt() || f.Value.CanFloat()) && f.Value.Type() != reflect.TypeFor[time.Duration]() {
 		s["exclusiveMinimum"] = 0
 	}
-	if value, ok := defaultOf(f.Value); ok {
+	_, standard := splitDoc(f.Doc())
+	if value, ok := defaultOf(f.Value); ok && !strings.Contains(standard, " if ") { // no schema says a condition
 		s["default"] = value
 	}
 	if f.Secrecy(secret.Untagged) == secret.All {
