@@ -120,6 +120,9 @@ const ReservedPrefix = "_"
 // IsReserved reports whether a type is one of Waybill's own.
 func IsReserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) }
 
+// IsSpecial reports whether a type is reserved or an alert: a route for all types does not match it.
+func IsSpecial(name string) bool { return IsReserved(name) || IsAlert(name) }
+
 // ValidateKey reports why key cannot be an ordering key: it is longer than MaxKeyLength, is
 // not UTF-8, or contains a NUL byte.
 func ValidateKey(key string) error {

@@ -138,7 +138,7 @@ func (t *Table) matches(pattern, typ string) bool {
 // aliases: see [Table.Names].
 func Matches(pattern, typ string) bool {
 	if pattern == "*" {
-		return !notification.IsReserved(typ)
+		return !notification.IsSpecial(typ)
 	}
 	if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
 		return strings.HasPrefix(typ, prefix)
@@ -147,7 +147,7 @@ func Matches(pattern, typ string) bool {
 }
 
 // Filter returns a filter of the types that are routed to a sink, whatever the conditions. If both "*"
-// and a pattern of reserved types lead to the sink, the filter selects all types; the sink's [Path]
+// and a pattern of reserved types or alerts lead to the sink, the filter selects all types; the sink's [Path]
 // passes by the others.
 func (t *Table) Filter(sink string) notification.TypeFilter {
 	return t.filter(func(rules []*rule) bool {
@@ -180,16 +180,24 @@ func (t *Table) Unrouted() notification.TypeFilter {
 	return f
 }
 
+// ordinary selects what "*" matches.
+var ordinary = notification.TypeFilter{Names: []string{notification.AlertCleared, notification.AlertRaised}, Prefixes: []string{notification.ReservedPrefix}, Except: true}
+
+// leadsSpecial reports whether a pattern other than "*" matches reserved types or alerts.
+func leadsSpecial(pattern string) bool {
+	return notification.IsReserved(pattern) || pattern != "*" && (Matches(pattern, notification.AlertRaised) || Matches(pattern, notification.AlertCleared))
+}
+
 // filter combines the wanted patterns. Its Except is set if "*" is one of them. It adds the other names
 // of the types they match, since stores do not know aliases.
 func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
 	var f notification.TypeFilter
-	var all, reserved bool
+	var all, special bool
 	for _, pattern := range slices.Sorted(maps.Keys(t.rules)) {
 		if !wanted(t.rules[pattern]) {
 			continue
 		}
-		all, reserved = all || pattern == "*", reserved || notification.IsReserved(pattern)
+		all, special = all || pattern == "*", special || leadsSpecial(pattern)
 		if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix {
 			f.Prefixes = append(f.Prefixes, prefix)
 		} else {
@@ -197,10 +205,10 @@ func (t *Table) filter(wanted func([]*rule) bool) notification.TypeFilter {
 		}
 	}
 	switch {
-	case all && reserved:
+	case all && special:
 		return notification.AllTypes
 	case all:
-		return notification.TypeFilter{Prefixes: []string{notification.ReservedPrefix}, Except: true}
+		return ordinary
 	}
 	for name := range t.names {
 		if !f.Matches(name) && slices.ContainsFunc(t.names[name], f.Matches) {

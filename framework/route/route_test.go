@@ -53,7 +53,7 @@ func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
 	require.Equal(t, notification.TypeFilter{}, table.Unrouted())
 }
 
-var allButReserved = notification.TypeFilter{Prefixes: []string{"_"}, Except: true}
+var allButReserved = notification.TypeFilter{Names: []string{"waybill.alert.cleared", "waybill.alert.raised"}, Prefixes: []string{"_"}, Except: true}
 
 func TestOnlyAPatternThatBeginsWithAnUnderscoreMatchesAReservedType(t *testing.T) {
 	t.Parallel()
@@ -68,6 +68,19 @@ func TestOnlyAPatternThatBeginsWithAnUnderscoreMatchesAReservedType(t *testing.T
 	require.Equal(t, []string{"events", "mail"}, table.Sinks("order.placed"))
 	require.Equal(t, allButReserved, table.Filter("events"), "the database filters")
 	require.Equal(t, notification.TypeFilter{}, table.Unrouted())
+}
+
+// Alerts about a sink are none of what it gets.
+func TestOnlyAPatternThatNamesThemMatchesAlerts(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]bool{"*": false, "waybill.*": true, "waybill.alert.raised": true, "order.*": false} {
+		require.Equal(t, want, route.Matches(pattern, "waybill.alert.raised"), pattern)
+	}
+	table := newTable(t, route.Routes{"*": route.To("events", "mail"), "waybill.*": route.To("mail")}, known, nil)
+	require.Equal(t, []string{"mail"}, table.Sinks("waybill.alert.raised"))
+	require.False(t, table.Filter("events").Matches("waybill.alert.raised"))
+	require.True(t, table.Filter("events").Matches("waybill.endpoint"))
+	require.True(t, table.Filter("mail").Matches("waybill.alert.raised"))
 }
 
 // A filter cannot select all but some of the reserved types, so the path leaves out the rest.

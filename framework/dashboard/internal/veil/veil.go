@@ -255,7 +255,12 @@ func (v *Store) figures(f store.ParkedFigures) store.ParkedFigures {
 	f.HookError = v.text("", f.HookError, nil)
 	f.States = slices.Clone(f.States)
 	for i := range f.States {
-		f.States[i].HookError, f.States[i].LastError = v.text("", f.States[i].HookError, nil), v.text("", f.States[i].LastError, nil)
+		s := &f.States[i]
+		if s.HookError = v.text("", s.HookError, nil); len(v.masks) > 0 {
+			s.LastError = Class(s.LastError) // it may repeat what the payload, which is not here, hides
+		} else {
+			s.LastError = v.text("", s.LastError, nil)
+		}
 	}
 	return f
 }
@@ -276,11 +281,17 @@ func (v *Store) parked(found []store.ParkedDelivery) []store.ParkedDelivery {
 
 // lastError returns the last error of a parked delivery, which begins with its class if the cause is hidden.
 func (v *Store) lastError(d *store.ParkedDelivery) string {
-	if !v.viewer {
+	if !v.classOnly(d) {
 		return v.text(d.Envelope.Type, d.LastError, d.Envelope.Payload)
 	}
 	class, cause := d.Failure()
 	return strings.Replace(Class(classedText(class, cause)), ", ", ": ", 1)
+}
+
+// classOnly reports whether only the class of a delivery's errors may be shown: to viewers, and if its payload is not
+// at hand, whose masked values they may repeat.
+func (v *Store) classOnly(d *store.ParkedDelivery) bool {
+	return v.viewer || len(v.masks) > 0 && len(d.Envelope.Payload) == 0
 }
 
 // attempts returns a copy of the attempts of a parked delivery.
@@ -288,7 +299,7 @@ func (v *Store) attempts(d *store.ParkedDelivery) []store.PastAttempt {
 	attempts := slices.Clone(d.Attempts)
 	for i := range attempts {
 		a := &attempts[i]
-		if a.Error = v.text(d.Envelope.Type, a.Error, d.Envelope.Payload); v.viewer {
+		if a.Error = v.text(d.Envelope.Type, a.Error, d.Envelope.Payload); v.classOnly(d) {
 			_, a.Error, _ = strings.Cut(Class(classedText(a.Class, d.Attempts[i].Error)), ", ")
 		}
 	}

@@ -37,6 +37,10 @@ const (
 // route that is added only if a person reroutes it.
 const awaitsRoute = time.Hour
 
+// takenUpRows is how many such notifications at most go to their sinks with the change of the routes: during it the sinks
+// deliver nothing else. If there are more, all of them wait for a person.
+const takenUpRows = 10_000
+
 // errMoved is that cursors were leased, or other types wanted, while the types were changed.
 var errMoved = errors.New("the sinks are being worked on")
 
@@ -174,9 +178,13 @@ func (t *Acts) route(ctx context.Context, sinks map[string]notification.TypeFilt
 			r, err = t.routing(ctx, t.run.Own())
 		}
 	}
+	recent := false
+	if covers && err == nil {
+		recent, err = t.mayTakeUp(ctx, r)
+	}
 	for more := covers; more && err == nil; {
 		err = t.standing(ctx, r, func(tx *sql.Tx, r *routing) (err error) {
-			more, err = t.moveToSinks(ctx, tx, r)
+			more, err = t.moveToSinks(ctx, tx, r, recent)
 			return err
 		})
 	}
@@ -373,7 +381,7 @@ func (t *Acts) has(s *routed) tables.Expr {
 // there for long, as when a program starts later than the ones that publish for it, and what a sink of its
 // type reads from the log itself, which must not be delivered twice. It moves some, and reports whether there may be
 // more.
-func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bool, err error) {
+func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing, recent bool) (more bool, err error) {
 	takes := make(map[string]notification.TypeFilter)
 	reads := []tables.Expr{tables.SQL(`false`)}
 	types := []tables.Expr{tables.SQL(`false`)}
@@ -385,9 +393,9 @@ func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bo
 		types = append(types, t.run.OfTypes(s.now))
 		reads = append(reads, tables.SQL(`(? AND NOT ?)`, t.run.OfTypes(s.now), t.run.SettledInAny(s.cursors)))
 	}
-	found, err := tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR first_parked_at >= ? OR EXISTS (
+	found, err := tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR ? OR EXISTS (
 			SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
-		ORDER BY "offset", id {limit} ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), t.run.Dialect.NowPlus(-awaitsRoute), tables.Join(` OR `, reads), moveRows)
+		ORDER BY "offset", id {limit} ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), t.takenUp(recent), tables.Join(` OR `, reads), moveRows)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -396,6 +404,31 @@ func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bo
 		err = t.raiseRevisions(ctx, tx, changed)
 	}
 	return len(found) == moveRows, err
+}
+
+// takenUp is the condition that a delivery under SinkUnrouted, called p, is taken up by a route that is added: it has
+// waited for less than awaitsRoute, and so has all of its key before it, which otherwise would come after it.
+func (t *Acts) takenUp(recent bool) tables.Expr {
+	if !recent {
+		return tables.SQL(`false`)
+	}
+	return tables.SQL(`(first_parked_at >= ? AND ("key" = '' OR NOT EXISTS (
+			SELECT 1 FROM {parked} e WHERE e.sink = p.sink AND e."key" = p."key" AND e."offset" < p."offset" AND e.state <> 'scheduled' AND e.first_parked_at < ?)))`,
+		t.run.Dialect.NowPlus(-awaitsRoute), t.run.Dialect.NowPlus(-awaitsRoute))
+}
+
+// mayTakeUp reports whether what would be taken up is little enough to do so while the sinks stand still.
+func (t *Acts) mayTakeUp(ctx context.Context, r *routing) (few bool, err error) {
+	types := []tables.Expr{tables.SQL(`false`)}
+	for _, s := range r.sinks {
+		if !s.now.None() {
+			types = append(types, t.run.OfTypes(s.now))
+		}
+	}
+	var n int
+	err = t.run.Row(ctx, t.run.Own(), `SELECT count(*) FROM (SELECT 1 FROM {parked} p WHERE sink = ? AND (?) AND ? {limit} ?) few {whole parked}`,
+		store.SinkUnrouted, tables.Join(` OR `, types), t.takenUp(true), takenUpRows+1).Scan(&n)
+	return n <= takenUpRows, err
 }
 
 // moveRead parks deliveries for the sinks that have passed their rows.

@@ -132,21 +132,21 @@ func routeMoves(t *testing.T, o *kit.Outbox) {
 		switch p.Envelope.Offset {
 		case 2:
 			p.State, p.Attempt, p.DueAt = store.StateScheduled, 0, soon()
-		case 3, 4:
+		case 3, 4, 6:
 			p.FirstParkedAt = time.Now().Add(-50 * time.Minute)
 		}
-	}, keyed("mail.sent", "a", "b", "c", "c")...)
+	}, keyed("mail.sent", "a", "b", "c", "c", "d", "d")...)
 	require.NoError(t, o.Release(t.Context(), o.Hold(t, "mail")))
 	require.NoError(t, o.Release(t.Context(), o.Hold(t, store.SinkUnrouted)))
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": both}))
-	require.Equal(t, []int64{1}, unroutedNow(t, o), "the sink passed it long ago: a person reroutes it")
+	require.Equal(t, []int64{1, 5, 6}, unroutedNow(t, o), "the sink passed them long ago: a person reroutes them, and what follows them")
 	require.Equal(t, []int64{2}, find(t, o, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateScheduled}}))
 	require.Equal(t, []int64{3}, find(t, o, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateRetrying}}), "it has waited for less than an hour")
 	require.Equal(t, []int64{4}, find(t, o, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateBlocked}}))
 
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"web": mails}))
 	require.Empty(t, unroutedNow(t, o), "web reads it itself")
-	require.Equal(t, []int64{1, 2, 3, 4}, find(t, o, store.ParkedFilter{Sink: "mail"}))
+	require.Equal(t, []int64{1, 2, 3, 4, 5, 6}, find(t, o, store.ParkedFilter{Sink: "mail"}))
 }
 
 func routeOfMany(t *testing.T, o *kit.Outbox) {
