@@ -15,7 +15,7 @@ import (
 const PageBytes = 8 << 20
 
 // ParkedColumns are the columns that Dialect.EachParked reads, of a parked delivery called p.
-const ParkedColumns = `{selected}, ` + PresentState + `, attempt, due_at, last_error, attempts, receipt, hook_error, hook_failures, first_parked_at, collect_group, collection, sink, updated_at`
+const ParkedColumns = `{selected}, ` + PresentState + `, attempt, due_at, last_error, coalesce(attempts, ''), receipt, hook_error, hook_failures, first_parked_at, collect_group, collection, sink, updated_at`
 
 // Parked runs a parkedQuery. It stops at limit, or when the payloads get too large, and returns the
 // next one as more.
