@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -29,9 +30,15 @@ func TestASinkIsPausedWithAReasonAndResumed(t *testing.T) {
 	require.NoError(t, s.db.QueryRowContext(t.Context(), `SELECT id FROM outbox_actions WHERE action = 'pause'`).Scan(&id))
 	require.Contains(t, b.text(), id, "the flash names the action")
 	b.shoot("sink-paused")
-	b.do(chromedp.Click(`//button[text()="Resume …"]`), chromedp.Click(`//button[text()="Resume"]`), chromedp.WaitVisible(`//button[text()="Pause …"]`))
+	b.do(press("Resume …"), chromedp.Click(`//button[text()="Resume"]`), chromedp.WaitVisible(`//button[text()="Pause …"]`))
 	s.eventually(t, 0, `SELECT count(*) FROM outbox_cursors WHERE paused`)
 	require.NotContains(t, b.text(), "Paused by")
+}
+
+// press clicks a button of a live page, which may replace the button between finding and clicking it.
+func press(button string) chromedp.Action {
+	const first = 9 // FIRST_ORDERED_NODE_TYPE
+	return chromedp.Evaluate(fmt.Sprintf(`document.evaluate('//button[text()="%s"]', document, null, %d).singleNodeValue.click()`, button, first), nil)
 }
 
 func TestAReplayIsPreviewedAndItsNumberTyped(t *testing.T) {
