@@ -30,9 +30,9 @@ func renamed(t *testing.T) *registry.Registry {
 func TestAnAliasIsRoutedAsItsType(t *testing.T) {
 	t.Parallel()
 	for pattern, names := range map[string][]string{
-		"price.set":     {"Price", "price.changed", "price.set"}, // by its current name
-		"price.changed": {"Price", "price.changed", "price.set"}, // by an alias
-		"price.*":       {"Price"},                               // a prefix of the other names
+		"price.set":     {"Price", "price.changed", "price.set"},           // by its current name
+		"price.changed": {"Price", "price.changed", "price.set"},           // by an alias
+		"price.*":       {"Price"},                                         // a prefix of the other names
 		"*":             {"waybill.alert.cleared", "waybill.alert.raised"}, // which it leaves out
 	} {
 		t.Run(pattern, func(t *testing.T) {
