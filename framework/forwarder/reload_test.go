@@ -250,7 +250,7 @@ func TestTheLanesOfWhatHasNoRouteAreCutAlthoughEverythingHasOne(t *testing.T) {
 		_, err := o.store.Cut(t.Context(), store.SinkUnrouted, 1, store.StartOldest)
 		require.NoError(t, err)
 		settle(some, all)
-		require.Equal(t, []string{"_unrouted 1 {}", `sink 4 {"prefixes":["_"],"except":true}`}, o.texts(`SELECT sink || ' ' || count(*) || ' ' || min(types) FROM outbox_cursors WHERE sink <> '_pruner' GROUP BY sink ORDER BY sink`))
+		require.Equal(t, []string{"_unrouted 1 {}", `sink 4 {"names":["waybill.alert.cleared","waybill.alert.raised"],"prefixes":["_"],"except":true}`}, o.texts(`SELECT sink || ' ' || count(*) || ' ' || min(types) FROM outbox_cursors WHERE sink <> '_pruner' GROUP BY sink ORDER BY sink`))
 		require.Len(t, logged.with("cutting the lanes"), 1)
 	})
 }
