@@ -268,8 +268,11 @@ func because(text, cause string) string {
 }
 
 func deliveries(n int) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 delivery"
+	case n >= store.ParkedLimit: // where counting stops
+		return "at least " + CountText(int64(n), false) + " deliveries"
 	}
 	return fmt.Sprintf("%d deliveries", n)
 }

@@ -64,6 +64,13 @@ func TestWhatIsTroubleOfASink(t *testing.T) {
 	}
 }
 
+func TestACountThatStoppedAtItsLimitSaysSo(t *testing.T) {
+	t.Parallel()
+	sample := store.SinkSample{Sink: "mail", Parked: store.ParkedFigures{States: []store.ParkedState{{State: store.StateDead, Count: store.ParkedLimit}}}}
+	look := admin.Look{Sample: store.Sample{Forwarders: 1}}
+	require.Equal(t, "at least 10,000 deliveries dead", look.Troubles(&sample, admin.Usual)[0].Text)
+}
+
 func TestTheBreakerThatOpenedFirstIsTheTrouble(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

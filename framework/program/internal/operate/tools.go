@@ -284,7 +284,7 @@ func (t *Tools) act(ctx context.Context, o *operator, in actArguments) (any, err
 		return nil, errors.New("reason has a NUL: leave it out")
 	}
 	at, err := time.Parse(time.RFC3339Nano, in.PlannedAt)
-	if _, onSink := admin.Named(admin.OnSinks, in.Operation); err != nil && !onSink {
+	if _, onSink := admin.Named(admin.OnSinks, in.Operation); (err != nil || at.After(time.Now().Add(time.Hour))) && !onSink {
 		return nil, fmt.Errorf("planned_at is %q: call plan first, and pass the planned_at that it answers with", in.PlannedAt)
 	}
 	p, err := t.prepare(ctx, &operator{o.For(admin.Request{Reason: in.Reason}), o.routing}, &in.planning, at)
