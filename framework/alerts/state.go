@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -146,13 +147,24 @@ func (t *turn) describe(r *Raised, c admin.Trouble) {
 	}
 }
 
+// plain matches what a shell takes as one word.
+var plain = regexp.MustCompile(`^[\w.@%+:,/-]+$`)
+
+// word returns a text as one word of a command for a shell: a publisher or a customer may have chosen it.
+func word(text string) string {
+	if plain.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
 // commandFor returns the command that helps with a trouble.
 func commandFor(t admin.Trouble) string {
 	switch t.What {
 	case admin.DeadLetters:
-		return "waybill parked list --sink " + t.Sink + " --state dead"
+		return "waybill parked list --sink " + word(t.Sink) + " --state dead"
 	case admin.DisabledEndpoint:
-		return fmt.Sprintf("waybill endpoints show %s --tenant %s", t.Endpoint, t.Tenant)
+		return fmt.Sprintf("waybill endpoints show %s --tenant %s", word(t.Endpoint), word(t.Tenant))
 	case admin.HeldTransaction:
 		return "waybill doctor --only held-transactions"
 	}
