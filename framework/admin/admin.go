@@ -56,7 +56,7 @@ func New(s Store, who string) *Admin { return &Admin{store: s, who: who} }
 // limited to some megabytes: it may return fewer than limit although there are more, but
 // always at least one if there is any.
 func (a *Admin) Parked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
-	filter, err := a.parse(ctx, f)
+	filter, _, err := a.parse(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (a *Admin) Parked(ctx context.Context, f Filter, after store.ParkedPlace, l
 
 // Count counts the parked deliveries that match the filter, by sink and state.
 func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error) {
-	filter, err := a.parse(ctx, f)
+	filter, _, err := a.parse(ctx, f)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ const (
 // most 12,000 parked deliveries, so it may have fewer than limit, or none, although there are
 // more.
 func (a *Admin) BrowseParked(ctx context.Context, f Filter, after store.ParkedPlace, limit int) (store.ParkedPage, error) {
-	filter, err := a.parse(ctx, f)
+	filter, _, err := a.parse(ctx, f)
 	if err != nil {
 		return store.ParkedPage{}, err
 	}

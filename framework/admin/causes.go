@@ -15,7 +15,7 @@ import (
 
 const (
 	// CauseRows is how many failed deliveries are grouped by their cause: the first ones that match.
-	CauseRows = 1000
+	CauseRows = 10_000
 	// causeLook is how many parked deliveries are examined to find them.
 	causeLook = 50_000
 	// causeBytes is how much of an error distinguishes causes.
@@ -48,7 +48,7 @@ type Causes struct {
 	More     bool `json:"more,omitempty"`
 }
 
-// Causes groups failed deliveries by cause: the first 1,000 that match the filter, by sink and in log order, of the
+// Causes groups failed deliveries by cause: the first 10,000 that match the filter, by sink and in log order, of the
 // first 50,000 parked ones. A filter without states selects dead and retrying ones, and the first members of
 // collections.
 func (a *Admin) Causes(ctx context.Context, f Filter) (Causes, error) {
@@ -96,14 +96,13 @@ func (a *Admin) failed(ctx context.Context, f Filter) ([]store.ParkedDelivery, b
 // failedStates are the states of deliveries that have failed and are not delivered since.
 var failedStates = []store.State{store.StateDead, store.StateRetrying, store.StateCollecting}
 
-// parse is Filter.parse with the deliveries of the filter's cause. What has the cause is among the first 1,000 that
-// match the rest of the filter; see Causes.
-func (a *Admin) parse(ctx context.Context, f Filter) (store.ParkedFilter, error) {
-	parsed, err := f.parse()
-	if err != nil || f.Cause == "" {
-		return parsed, err
+// parse is Filter.parse with the deliveries of the filter's cause: those among the ones that Causes groups. It reports
+// whether there may be more of the cause.
+func (a *Admin) parse(ctx context.Context, f Filter) (parsed store.ParkedFilter, more bool, err error) {
+	if parsed, err = f.parse(); err != nil || f.Cause == "" {
+		return parsed, false, err
 	}
-	found, _, err := a.failed(ctx, f)
+	found, more, err := a.failed(ctx, f)
 	parsed.Places = []store.ParkedPlace{{Ref: store.Ref{Offset: -1}}} // no place at all would select everything
 	var changed time.Time
 	for i := range found {
@@ -117,7 +116,7 @@ func (a *Admin) parse(ctx context.Context, f Filter) (store.ParkedFilter, error)
 	if parsed.Until.IsZero() {
 		parsed.Until = changed.UTC() // a later attempt may fail for another cause
 	}
-	return parsed, err
+	return parsed, more, err
 }
 
 // causeOf returns the cause of one failed delivery.

@@ -137,6 +137,7 @@ func TestCausesAreThoseOfTheFirstDeliveries(t *testing.T) {
 		plan, err := o.Requeue(t.Context(), admin.Filter{Cause: causes.Causes[0].ID})
 		require.NoError(t, err)
 		require.EqualValues(t, admin.CauseRows, plan.Total())
+		require.True(t, plan.More)
 		action, err := plan.Run(t.Context(), nil)
 		require.NoError(t, err)
 		require.EqualValues(t, admin.CauseRows, action.Count)

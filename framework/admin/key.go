@@ -62,8 +62,12 @@ func (a *Admin) Log(ctx context.Context, f LogFilter, before int64, limit int, r
 	return found, nil
 }
 
-// keyParked is how many parked deliveries of one key and sink WhyKey reads, the oldest ones.
-const keyParked = 100
+// WhyKey reads at most keyPages pages of keyParked parked deliveries of one key, sink and kind of state, from the oldest on,
+// and keeps the newest keyParked ones.
+const (
+	keyParked = 500
+	keyPages  = 20
+)
 
 // keyStates are the states in which indexes find parked deliveries by key: those of the first list by sink and key,
 // scheduled ones by key.
@@ -102,15 +106,11 @@ func (a *Admin) WhyKey(ctx context.Context, f LogFilter, before int64, limit int
 	for i := range page.Rows {
 		refs = append(refs, store.RefOf(&page.Rows[i]))
 	}
-	parked, err := a.parkedOf(ctx, f)
+	parked, err := a.parkedOf(ctx, f, before)
 	if err != nil {
 		return found, err
 	}
-	for i := range parked {
-		if ref := store.RefOf(&parked[i].Envelope); before == 0 || ref.Offset < before {
-			refs = append(refs, ref)
-		}
-	}
+	refs = append(refs, parked...)
 	slices.SortFunc(refs, func(a, b store.Ref) int { return cmp.Or(cmp.Compare(b.Offset, a.Offset), cmp.Compare(a.ID, b.ID)) })
 	refs = slices.Compact(refs)
 	found.Searched, found.Next = page.Last, page.Next
@@ -125,19 +125,31 @@ func (a *Admin) WhyKey(ctx context.Context, f LogFilter, before int64, limit int
 	return found, err
 }
 
-// parkedOf returns parked deliveries of a key and type.
-func (a *Admin) parkedOf(ctx context.Context, f LogFilter) (parked []store.ParkedDelivery, err error) {
+// parkedOf returns the last parked deliveries of a key and type before an offset, unless that is 0.
+func (a *Admin) parkedOf(ctx context.Context, f LogFilter, before int64) (parked []store.Ref, err error) {
 	sinks, err := a.Sinks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range sinks {
 		for _, states := range keyStates {
-			some, err := a.Parked(ctx, Filter{Sink: s.Sink, Key: f.Key, Type: f.Type, States: states}, store.ParkedPlace{}, keyParked)
-			if err != nil {
-				return nil, err
+			var last []store.Ref
+			var after store.ParkedPlace
+			for range keyPages {
+				some, err := a.Parked(ctx, Filter{Sink: s.Sink, Key: f.Key, Type: f.Type, States: states}, after, keyParked)
+				if err != nil {
+					return nil, err
+				}
+				for i := range some {
+					if after = some[i].Place(); before == 0 || after.Offset < before {
+						last = append(last, after.Ref)
+					}
+				}
+				if last = last[max(0, len(last)-keyParked):]; len(some) == 0 || before > 0 && after.Offset >= before {
+					break
+				}
 			}
-			parked = append(parked, some...)
+			parked = append(parked, last...)
 		}
 	}
 	return parked, nil

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -91,6 +92,21 @@ func TestTheNotificationsOfAKeyAreFoundInTheLogAndAmongParkedDeliveries(t *testi
 		require.Empty(t, o.key(t, "c-8", "", 0, 10).Answers)
 		_, err = o.WhyKey(t.Context(), admin.LogFilter{}, 0, 1, routing(t))
 		require.ErrorIs(t, err, admin.ErrFilter)
+	})
+}
+
+func TestTheLatestOfAKeyAreFoundAmongManyParkedDeliveries(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		many := make([]store.Parked, 1201)
+		for i := range many {
+			many[i] = delivery(int64(i+1), fmt.Sprint("n", i+1), "a-6", store.StateBlocked)
+		}
+		many[0].State = store.StateDead
+		o.park(t, "mail", many...)
+		answer := o.key(t, "a-6", "", 0, 2)
+		require.Equal(t, []string{"n1201", "n1200"}, ids(answer.Answers))
+		require.Equal(t, []string{"n1199"}, ids(o.key(t, "a-6", "", answer.Next, 1).Answers))
+		require.Equal(t, []string{"n2", "n1"}, ids(o.key(t, "a-6", "", 3, 5).Answers))
 	})
 }
 

@@ -23,6 +23,8 @@ type Plan struct {
 	// since a sink of their type has not settled them yet. Types is nil in other plans.
 	Types []RerouteCount
 	Left  int64
+	// More reports that there may be further deliveries of the filter's cause; see Causes.
+	More bool
 
 	admin  *Admin
 	name   string
@@ -100,7 +102,7 @@ func defaultStates(f Filter, usual, byID []store.State) []store.State {
 func (p *Plan) count(ctx context.Context) error {
 	heads, firsts := p.parsed.Heads, p.parsed.Firsts
 	var err error
-	if p.parsed, err = p.admin.parse(ctx, p.filter); err != nil {
+	if p.parsed, p.More, err = p.admin.parse(ctx, p.filter); err != nil {
 		return err
 	}
 	p.parsed.Heads, p.parsed.Firsts = heads, firsts

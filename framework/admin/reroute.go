@@ -36,7 +36,7 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Pl
 			return nil, fmt.Errorf("%w: a notification without a route is never %s, only dead or scheduled", ErrFilter, s)
 		}
 	}
-	parsed, err := a.parse(ctx, f)
+	parsed, _, err := a.parse(ctx, f)
 	if err != nil {
 		return nil, err
 	}

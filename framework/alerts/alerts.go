@@ -27,7 +27,8 @@ import (
 type Raised struct {
 	// Cause is dead, breaker_open, stalled, disabled_endpoint or held_transaction.
 	Cause string `json:"cause"`
-	// Sink is the sink that it is about; "" for the log. Endpoint and Tenant name a disabled endpoint.
+	// Sink is the sink that it is about; "" for the log. Endpoint and Tenant name a disabled endpoint; they are "" in an
+	// alert about several.
 	Sink     string `json:"sink"`
 	Endpoint string `json:"endpoint"`
 	Tenant   string `json:"tenant"`
@@ -35,7 +36,7 @@ type Raised struct {
 	Database string `json:"database"`
 	// Text says it all in one line, for a chat or a subject.
 	Text string `json:"text"`
-	// Count is how many deliveries or notifications are concerned.
+	// Count is how many deliveries, notifications or endpoints are concerned, at least: it stops at 10,000.
 	Count int `json:"count"`
 	// Since is when it began, as far as that is known, and RaisedAt when the first alert was published.
 	Since    time.Time `json:"since"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -173,15 +174,7 @@ func TestADisabledEndpointRaisesAnAlertUnlessAPersonDidIt(t *testing.T) {
 		b.its = settings.Alerts{To: b.its.To, DisabledEndpoint: true}
 		b.start()
 		for id, reason := range map[string]string{"ep_1": "it answered 410 Gone", "ep_2": store.DisabledByPerson, "ep_3": ""} {
-			e := store.Endpoint{ID: id, Tenant: "acme", URL: "https://acme.example/", Types: []string{"*"}}
-			require.NoError(b, b.store.AddEndpoint(b.Context(), nil, e, 10))
-			e.Version = 1
-			if e.DisabledReason = reason; reason != "" {
-				e.DisabledAt = time.Now()
-				changed, err := b.store.ChangeEndpoint(b.Context(), nil, e)
-				require.NoError(b, err)
-				require.True(b, changed)
-			}
+			b.endpoint(id, reason)
 		}
 		b.pass(time.Minute)
 		require.Equal(b, []string{"hooks: endpoint ep_1 of tenant acme is disabled: it answered 410 Gone"}, b.texts())
@@ -191,6 +184,39 @@ func TestADisabledEndpointRaisesAnAlertUnlessAPersonDidIt(t *testing.T) {
 		require.True(b, deleted)
 		b.pass(2 * time.Minute)
 		require.Len(b, b.alerts(), 2)
+	})
+}
+
+func TestManyDisabledEndpointsShareAnAlert(t *testing.T) {
+	onEachStore(t, func(b *box) {
+		b.its = settings.Alerts{To: b.its.To, DisabledEndpoint: true, Every: time.Hour}
+		b.start()
+		b.endpoint("ep_00", "it answered 410 Gone")
+		b.pass(time.Minute)
+		for i := range 30 {
+			b.endpoint(fmt.Sprintf("ep_%02d", i+1), "it failed for 120h0m0s")
+		}
+		b.pass(time.Minute)
+		require.Equal(b, []string{"hooks: endpoint ep_00 of tenant acme is disabled: it answered 410 Gone", "hooks: 30 endpoints are disabled because they failed"}, b.texts())
+		require.Equal(b, "waybill endpoints list --troubled", b.alerts()[1].Command)
+		b.endpoint("ep_31", "it answered 410 Gone")
+		for i := range 25 {
+			_, err := b.store.DeleteEndpoint(b.Context(), nil, "acme", fmt.Sprintf("ep_%02d", i+1))
+			require.NoError(b, err)
+		}
+		b.pass(50 * time.Minute)
+		require.Len(b, b.alerts(), 2, "six are left of those that share one")
+		b.pass(15 * time.Minute)
+		require.Contains(b, b.texts()[3], "6 endpoints are disabled", "the reminder has the present count")
+		for i := range 6 {
+			_, err := b.store.DeleteEndpoint(b.Context(), nil, "acme", fmt.Sprintf("ep_%02d", i+26))
+			require.NoError(b, err)
+		}
+		b.pass(2 * time.Minute)
+		require.Equal(b, notification.AlertCleared, b.alerts()[4].Type)
+		b.endpoint("ep_32", "it answered 410 Gone")
+		b.pass(time.Minute)
+		require.Contains(b, b.texts()[5], "endpoint ep_32", "it has one alone again")
 	})
 }
 

@@ -207,6 +207,19 @@ func (b *box) kill(sink string, offset int) {
 	b.exec(b.quoted(exec))
 }
 
+// endpoint adds an endpoint that is disabled for a reason, unless that is "".
+func (b *box) endpoint(id, reason string) {
+	e := store.Endpoint{ID: id, Tenant: "acme", URL: "https://acme.example/", Types: []string{"*"}}
+	require.NoError(b, b.store.AddEndpoint(b.Context(), nil, e, 100))
+	if reason == "" {
+		return
+	}
+	e.Version, e.DisabledReason, e.DisabledAt = 1, reason, time.Now()
+	changed, err := b.store.ChangeEndpoint(b.Context(), nil, e)
+	require.NoError(b, err)
+	require.True(b, changed)
+}
+
 func (b *box) revive() { b.exec(`DELETE FROM outbox_parked`) }
 
 // published is an alert in the log.

@@ -213,8 +213,11 @@ func (j *Judge) log(published []notification.Envelope) {
 	}
 }
 
-// endpointPage and endpointPages bound how many endpoints a look reads.
+// endpointPage and endpointPages bound how many endpoints a look reads. If more than endpointsAlone are disabled, as when
+// the network of this machine was down, further ones share an alert.
 const (
+	endpointsAlone = 10
+
 	endpointPage  = 500
 	endpointPages = 10
 )
@@ -255,7 +258,7 @@ func (t *turn) find(ctx context.Context, s *state) (causes []cause, err error) {
 		causes = append(causes, cause{trouble, true})
 	}
 	disabled, err := t.disabled(ctx)
-	return append(causes, disabled...), err
+	return append(causes, t.together(s, disabled)...), err
 }
 
 // waits returns how long a sink keeps a notification pending on purpose, because it collects the newest of each key.
@@ -290,4 +293,30 @@ func (t *turn) disabled(ctx context.Context) (causes []cause, err error) {
 	}
 	t.partial = true
 	return causes, nil
+}
+
+// together makes one cause of disabled endpoints that have no alert, if there are many. Once that alert is raised, it is
+// for all further ones.
+func (t *turn) together(s *state, disabled []cause) (causes []cause) {
+	shared := cause{admin.Trouble{Sink: t.config.Webhooks, What: admin.DisabledEndpoint}, true}
+	if s.Raised[keyOf(shared.Trouble)] == nil && len(disabled) <= endpointsAlone {
+		return disabled
+	}
+	for _, c := range disabled {
+		if s.Raised[keyOf(c.Trouble)] != nil {
+			causes = append(causes, c)
+			continue
+		}
+		if shared.Count++; shared.Since.IsZero() || c.Since.Before(shared.Since) {
+			shared.Since = c.Since
+		}
+	}
+	if shared.Count > 0 {
+		shared.Text = fmt.Sprintf("%d endpoints are disabled because they failed", shared.Count)
+		if t.partial {
+			shared.Text = "at least " + shared.Text
+		}
+		causes = append(causes, shared)
+	}
+	return causes
 }

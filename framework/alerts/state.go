@@ -164,6 +164,9 @@ func commandFor(t admin.Trouble) string {
 	case admin.DeadLetters:
 		return "waybill parked list --sink " + word(t.Sink) + " --state dead"
 	case admin.DisabledEndpoint:
+		if t.Endpoint == "" {
+			return "waybill endpoints list --troubled"
+		}
 		return fmt.Sprintf("waybill endpoints show %s --tenant %s", word(t.Endpoint), word(t.Tenant))
 	case admin.HeldTransaction:
 		return "waybill doctor --only held-transactions"

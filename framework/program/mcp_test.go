@@ -172,7 +172,11 @@ func TestAnActNeedsThePlannedCount(t *testing.T) {
 
 		arguments["count"] = 3
 		require.Equal(t, `planned_at is "": call plan first, and pass the planned_at that it answers with`, a.refused(t, "act", arguments))
-		arguments["planned_at"] = plan.PlannedAt
+		arguments["planned_at"] = "2100-01-01T00:00:00Z"
+		require.Contains(t, a.refused(t, "act", arguments), "call plan first", "what is parked after the plan would be included")
+		arguments["planned_at"], arguments["reason"] = plan.PlannedAt, strings.Repeat("x", 501)
+		require.Contains(t, a.refused(t, "act", arguments), "reason has more than 500 bytes")
+		arguments["reason"] = ""
 		for _, wrong := range []int{2, 4} {
 			arguments["count"] = wrong
 			require.Contains(t, a.refused(t, "act", arguments), "but this would requeue 3 now: nothing was done; call plan again")

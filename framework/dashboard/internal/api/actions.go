@@ -48,6 +48,7 @@ type planView struct {
 	Replay    *replayTask          `json:"replay,omitempty"`
 	Log       *admin.ReplayView    `json:"log,omitempty"`
 	Examples  []admin.ParkedView   `json:"examples"`
+	More      bool                 `json:"more,omitempty"` // there may be further deliveries of the filter's cause
 }
 
 // examples is how many examples a plan has.
@@ -109,7 +110,7 @@ func makePlan(ctx context.Context, r *request) (any, error) {
 	var found []store.ParkedDelivery
 	switch p := p.(type) {
 	case *admin.Plan:
-		view.PlannedAt, view.Counts = p.PlannedAt(), p.Counts
+		view.PlannedAt, view.Counts, view.More = p.PlannedAt(), p.Counts, p.More
 		if p.Types != nil {
 			view.Types, view.Counts = p.Types, nil
 		}

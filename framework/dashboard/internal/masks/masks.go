@@ -45,6 +45,9 @@ func (m Masks) of(names []string) (all []mask) {
 	return all
 }
 
+// Any reports whether a type with these names has masks. A type without names means any type.
+func (m Masks) Any(names []string) bool { return len(m.of(names)) > 0 }
+
 // Hide applies the masks of a type, which may have several names, to a payload, and reports
 // whether it hid something. It fails if the type has masks and the payload is not JSON: then
 // nothing of the payload may be shown.

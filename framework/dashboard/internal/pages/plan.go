@@ -92,6 +92,8 @@ type planPage struct {
 	PlannedAt string
 	// Typed says that the user must type the number.
 	Typed bool
+	// More says that there may be further deliveries of the filter's cause.
+	More bool
 	// Problem is why the plan is shown again instead of run.
 	Problem string
 }
@@ -100,7 +102,7 @@ type planPage struct {
 func (p planPage) Others() int64 { return max(0, int64(len(p.Selected))-p.Total) }
 
 func (f planForm) page(ctx context.Context, p *admin.Plan) (planPage, error) {
-	page := planPage{planForm: f, Counts: p.Counts, Total: p.Total(), PlannedAt: p.PlannedAt().Format(time.RFC3339Nano)}
+	page := planPage{planForm: f, Counts: p.Counts, Total: p.Total(), More: p.More, PlannedAt: p.PlannedAt().Format(time.RFC3339Nano)}
 	page.Typed = page.Total > typedAbove
 	examples, err := p.Examples(ctx, planExamples)
 	page.Examples = parkedRows(examples)

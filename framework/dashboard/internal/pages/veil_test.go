@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
 
@@ -34,5 +35,23 @@ func TestViewersSeeTheClassesOfReceiversErrorsOnly(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, status, "a filter would answer guesses")
 		status, _ = p.ask(t, access.Viewer, http.MethodGet, "/doctor", nil)
 		require.Equal(t, http.StatusForbidden, status)
+	})
+}
+
+func TestAListShowsNoErrorsThatRepeatWhatIsMasked(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		for i, typ := range []string{"order.placed", "customer.moved"} {
+			o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, last_error)
+				VALUES ('partner', $1, 1, $2, $3, 1, '', '2026-01-02T03:04:05.000000Z', '{}', '{"name": "Lovelace"}', 'dead', 3, $4)`, i+1, typ, typ, "permanent: http://127.0.0.1/"+typ+": 422 no Lovelace")
+		}
+		p := newPages(t, &target.Target{Store: o.store})
+		p.Masks = masks.Of(map[string][]string{"customer.*": {"name"}})
+		_, page := p.ask(t, access.Operator, http.MethodGet, "/parked", nil)
+		require.Contains(t, page, "http://127.0.0.1/order.placed: 422 no Lovelace")
+		require.NotContains(t, page, "http://127.0.0.1/customer.moved")
+		require.Contains(t, page, "permanent: http 422")
+		_, page = p.ask(t, access.Operator, http.MethodGet, "/notifications/customer.moved", nil)
+		require.Contains(t, page, "http://127.0.0.1/customer.moved: 422 no •••")
 	})
 }

@@ -288,10 +288,10 @@ func (v *Store) lastError(d *store.ParkedDelivery) string {
 	return strings.Replace(Class(classedText(class, cause)), ", ", ": ", 1)
 }
 
-// classOnly reports whether only the class of a delivery's errors may be shown: to viewers, and if its payload is not
-// at hand, whose masked values they may repeat.
+// classOnly reports whether only the class of a delivery's errors may be shown: to viewers, and if its type has masks
+// and its payload is not at hand, whose masked values they may repeat.
 func (v *Store) classOnly(d *store.ParkedDelivery) bool {
-	return v.viewer || len(v.masks) > 0 && len(d.Envelope.Payload) == 0
+	return v.viewer || len(d.Envelope.Payload) == 0 && v.masks.Any(v.routing.Names(d.Envelope.Type))
 }
 
 // attempts returns a copy of the attempts of a parked delivery.

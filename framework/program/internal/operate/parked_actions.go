@@ -134,7 +134,11 @@ func (a *parkedAction) act(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	err = a.run(cmd, p, words{Operation: a.operation, next: again}, a.show(p))
-	if r, is := p.(*admin.Plan); is && r.Left > 0 && !a.JSON {
+	r, is := p.(*admin.Plan)
+	if is && r.More && !a.JSON {
+		terminal.Printf(a.Stdout, "of the first %d that failed: there may be more of the cause, for which the same command is repeated\n", admin.CauseRows)
+	}
+	if is && r.Left > 0 && !a.JSON {
 		terminal.Printf(a.Stdout, "%s left under %s: a sink of the routes has not read that far yet\n", command.CountText(r.Left, "delivery", "deliveries"), store.SinkUnrouted)
 	}
 	return err

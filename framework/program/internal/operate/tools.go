@@ -262,6 +262,8 @@ type planView struct {
 	PlannedAt time.Time            `json:"planned_at,omitzero"`
 	Counts    []store.ParkedCount  `json:"counts,omitempty"`
 	Types     []admin.RerouteCount `json:"types,omitempty"`
+	// More says that there may be further deliveries of the same cause.
+	More bool `json:"more,omitempty"`
 }
 
 func (t *Tools) plan(ctx context.Context, o *operator, in planning) (any, error) {
@@ -279,9 +281,12 @@ type actArguments struct {
 	Reason    string `json:"reason,omitempty" jsonschema:"why, recorded with the action"`
 }
 
+// reasonBytes bounds a reason.
+const reasonBytes = 500
+
 func (t *Tools) act(ctx context.Context, o *operator, in actArguments) (any, error) {
-	if strings.ContainsRune(in.Reason, 0) {
-		return nil, errors.New("reason has a NUL: leave it out")
+	if strings.ContainsRune(in.Reason, 0) || len(in.Reason) > reasonBytes {
+		return nil, fmt.Errorf("reason has more than %d bytes, or a NUL: say it in short words", reasonBytes)
 	}
 	at, err := time.Parse(time.RFC3339Nano, in.PlannedAt)
 	if _, onSink := admin.Named(admin.OnSinks, in.Operation); (err != nil || at.After(time.Now().Add(time.Hour))) && !onSink {
@@ -332,7 +337,7 @@ func (t *Tools) prepare(ctx context.Context, o *operator, in *planning, at time.
 	}
 	view := planView{Operation: operation.Name, About: operation.About, Count: planned.Total()}
 	if p, is := planned.(*admin.Plan); is {
-		view.PlannedAt, view.Counts, view.Types = p.PlannedAt(), p.Counts, p.Types
+		view.PlannedAt, view.Counts, view.Types, view.More = p.PlannedAt(), p.Counts, p.Types, p.More
 	}
 	return prepared{view, func(ctx context.Context) (any, error) {
 		action, err := planned.Run(ctx, nil)
