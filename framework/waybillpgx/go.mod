@@ -3,7 +3,7 @@ module github.com/waybill-go/waybill/framework/waybillpgx
 go 1.26.0
 
 require (
-	github.com/jackc/pgx/v5 v5.11.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/stretchr/testify v1.12.1
 	github.com/waybill-go/waybill v0.0.0
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -20,7 +21,8 @@ var migrationFiles embed.FS
 
 // Migrate applies the migrations that the database lacks, and returns their names. DDL commits
 // implicitly, so an interrupted migration is run again. Simultaneous migrations wait for each other with
-// a session lock (GET_LOCK).
+// a session lock (GET_LOCK). A statement that does not get the lock of a table within two seconds lets others use it, and is
+// tried again for about five minutes.
 func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err error) {
 	c, err = c.withDefaults()
 	if err != nil {
@@ -31,7 +33,8 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 		return nil, err
 	}
 	m := migrations(c, s)
-	m.Locker = &locker{name: string(names(c.Prefix))}
+	m.Locker = func() (lock.SessionLocker, error) { return &locker{name: string(names(c.Prefix))}, nil }
+	m.Locked = func(err error) bool { return session.Refused(err, session.LockWait) }
 	if applied, err = m.Up(ctx, db); err != nil {
 		return applied, err
 	}
@@ -103,11 +106,15 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if err == nil && !got.Bool {
 		err = fmt.Errorf("another program has been migrating %s for %s", l.name, lockTime)
 	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, `SET SESSION lock_wait_timeout = 2`)
+	}
 	return err
 }
 
 // SessionUnlock implements lock.SessionLocker.
 func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, `DO RELEASE_LOCK(`+lockSQL+`)`, l.name)
-	return err
+	_, err := conn.ExecContext(ctx, `SET SESSION lock_wait_timeout = DEFAULT`)
+	_, unlockErr := conn.ExecContext(ctx, `DO RELEASE_LOCK(`+lockSQL+`)`, l.name)
+	return errors.Join(err, unlockErr)
 }

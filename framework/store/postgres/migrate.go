@@ -6,13 +6,11 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"github.com/lib/pq"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
 
-	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/migration"
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
@@ -20,12 +18,6 @@ import (
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
-
-// A migration that does not get the lock of a table is tried again, for about five minutes.
-const (
-	lockTries = 60
-	lockPause = 3 * time.Second
-)
 
 // Migrate upgrades the tables to what this version of the program needs and returns the names of
 // the migrations that it applied, none if the tables were up to date. Each migration runs in its
@@ -49,22 +41,10 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 		return nil, err
 	}
 	m := migrations(c, n)
-	for tries := 1; ; tries++ {
-		if m.Locker, err = lock.NewPostgresSessionLocker(); err != nil {
-			return applied, err
-		}
-		some, err := m.Up(ctx, db)
-		applied = append(applied, some...)
-		switch {
-		case err == nil:
-		case catalog.Refused(err, lockNotAvailable) && tries < lockTries && pace.Sleep(ctx, lockPause):
-			continue
-		case catalog.Refused(err, lockNotAvailable):
-			return applied, &store.AdvisedError{Err: err, Hint: "another session, such as a dump or an open transaction, locks a table of the outbox: run the migration again when it has ended"}
-		default:
-			return applied, err
-		}
-		break
+	m.Locker = func() (lock.SessionLocker, error) { return lock.NewPostgresSessionLocker() }
+	m.Locked = func(err error) bool { return catalog.Refused(err, lockNotAvailable) }
+	if applied, err = m.Up(ctx, db); err != nil {
+		return applied, err
 	}
 	if err := extendPartitions(ctx, db, c, n); err != nil {
 		return applied, err

@@ -240,7 +240,7 @@ func (t *tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []strin
 
 func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if err := t.flush(ctx); err != nil {
-		return failedBatch{err}
+		return pgx.FailedBatchResults(b, err)
 	}
 	return t.Tx.SendBatch(ctx, b)
 }
@@ -281,13 +281,3 @@ func (failure) CommandTag() pgconn.CommandTag                { return pgconn.Com
 func (failure) FieldDescriptions() []pgconn.FieldDescription { return nil }
 func (failure) TypeMap() *pgtype.Map                         { return nil }
 func (failure) Conn() *pgx.Conn                              { return nil }
-
-// failedBatch is the result of a batch that was not sent.
-type failedBatch struct{ err error }
-
-var _ pgx.BatchResults = failedBatch{}
-
-func (f failedBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, f.err }
-func (f failedBatch) Query() (pgx.Rows, error)         { return failure(f), f.err }
-func (f failedBatch) QueryRow() pgx.Row                { return failure(f) }
-func (f failedBatch) Close() error                     { return f.err }

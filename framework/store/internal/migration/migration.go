@@ -20,11 +20,13 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -40,10 +42,18 @@ type Set struct {
 	Table string
 	// Exists is a query that returns whether Table exists.
 	Exists string
-	// Locker, if set, keeps other processes from migrating at the same time. goose's lockers
-	// count retries over their whole life: use a new one for each Set.
-	Locker lock.SessionLocker
+	// Locker, if set, returns what keeps other processes from migrating at the same time.
+	Locker func() (lock.SessionLocker, error)
+	// Locked, if set, reports that a statement has not got the lock of a table for a short time. While it waits, it holds
+	// up the statements of others that come after it; so it gives up, and is tried again.
+	Locked func(error) bool
 }
+
+// A migration that does not get the lock of a table is tried again, for about five minutes.
+const (
+	lockTries = 60
+	lockPause = 3 * time.Second
+)
 
 // Up applies missing migrations, each file in its own transaction, and returns the names of the
 // applied files, even with an error, since these stay applied. If a newer program has migrated the
@@ -53,7 +63,7 @@ type Set struct {
 // process fails on what the faster one has created, and then continues after it.
 func (s Set) Up(ctx context.Context, db *sql.DB) ([]string, error) {
 	var applied []string
-	for {
+	for tries := 1; ; {
 		before, err := s.recorded(ctx, db)
 		if err != nil {
 			return applied, err
@@ -65,6 +75,14 @@ func (s Set) Up(ctx context.Context, db *sql.DB) ([]string, error) {
 		applied = append(applied, names...)
 		if err == nil {
 			return applied, nil
+		}
+		if s.Locked != nil && s.Locked(err) {
+			if tries++; tries <= lockTries && pace.Sleep(ctx, lockPause) {
+				continue
+			}
+			return applied, &store.AdvisedError{
+				Err: fmt.Errorf("migrate: %w", err), Hint: "another session, such as a dump or an open transaction, locks a table of the outbox: run the migration again when it has ended",
+			}
 		}
 		after, lookErr := s.recorded(ctx, db)
 		if lookErr != nil || len(after) <= len(before)+len(names) {
@@ -97,7 +115,11 @@ func (s Set) up(ctx context.Context, db *sql.DB) ([]string, error) {
 		goose.WithDisableGlobalRegistry(true),
 	}
 	if s.Locker != nil {
-		options = append(options, goose.WithSessionLocker(s.Locker))
+		locker, err := s.Locker()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, goose.WithSessionLocker(locker))
 	}
 	provider, err := goose.NewProvider(goose.DialectCustom, db, rendered{s.Files, s.Data}, options...)
 	if err != nil {
