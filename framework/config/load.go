@@ -158,7 +158,7 @@ func LoadAddress(source Source) (string, error) {
 // sinks, so it needs no secrets of sinks. It also works without a file, and then returns no
 // routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
-	return read(source, options, append(located, "forwarder", "sinks", "routes", "types", "alerts"), func(l *loader, c *Config) {
+	return read(source, options, append(located, "forwarder.unrouted", "sinks", "routes", "types", "alerts"), func(l *loader, c *Config) {
 		l.checkTables(c)
 		l.wantOne(c)
 		l.checkTypes(c)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/registry"
@@ -102,4 +103,18 @@ func TestSchedulesThatDifferAreAChange(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, config.Changes{Schedules: true}, a.ChangesTo(b))
 	require.True(t, a.ChangesTo(a).None())
+}
+
+func TestCommandsReadTheRoutesWithoutTheVariablesOfForwarders(t *testing.T) {
+	t.Parallel()
+	source := config.Source{File: write(t, `
+database: sqlite:outbox.db
+forwarder: {name: "shop-${PORT}", lease: "${LEASE}", unrouted: skip}
+observe: {address: "127.0.0.1:${PORT}"}
+sinks: {partner: {kind: http, with: {url: "${PARTNER_URL}"}}}
+routes: {"*": partner}
+`)}
+	c, err := config.LoadRoutes(source, config.Options{Kinds: kinds(t)})
+	require.NoError(t, err)
+	require.Equal(t, forwarder.UnroutedSkip, c.Forwarder.Unrouted)
 }
