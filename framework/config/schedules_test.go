@@ -109,12 +109,12 @@ func TestCommandsReadTheRoutesWithoutTheVariablesOfForwarders(t *testing.T) {
 	t.Parallel()
 	source := config.Source{File: write(t, `
 database: sqlite:outbox.db
-forwarder: {name: "shop-${PORT}", lease: "${LEASE}", unrouted: skip}
+forwarder: {name: "shop-${PORT}", lease: "${LEASE}", unrouted: ignore}
 observe: {address: "127.0.0.1:${PORT}"}
 sinks: {partner: {kind: http, with: {url: "${PARTNER_URL}"}}}
-routes: {"*": partner}
+routes: {"*": [partner]}
 `)}
 	c, err := config.LoadRoutes(source, config.Options{Kinds: kinds(t)})
 	require.NoError(t, err)
-	require.Equal(t, forwarder.UnroutedSkip, c.Forwarder.Unrouted)
+	require.Equal(t, forwarder.UnroutedIgnore, c.Forwarder.Unrouted)
 }

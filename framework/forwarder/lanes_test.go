@@ -232,6 +232,20 @@ func TestAChangeOfTheNumberOfLanesCanBeWithdrawn(t *testing.T) {
 
 const awaited = "waiting for lanes leased by another forwarder"
 
+func TestAForwarderThatOnlyStandsBySaysWhy(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		var first, second lines
+		o.one(forwarder.Sink{Sink: &s}, named("a", 1), first.logging)
+		settleDown()
+		o.one(forwarder.Sink{Sink: &s}, named("b", 1), second.logging)
+		settleDown()
+		require.Empty(t, first.with(awaited))
+		require.Len(t, second.with(awaited), 1)
+		require.Contains(t, second.with(awaited)[0], "raise outbox.lanes to use all of them")
+	})
+}
+
 // A forwarder that starts after another one was killed delivers nothing until the leases expire.
 func TestWaitingForLeasesIsLoggedOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
@@ -254,6 +268,7 @@ func TestWaitingForLeasesIsLoggedOnce(t *testing.T) {
 		require.Empty(t, s.given())
 		logged := log.with(awaited)
 		require.Len(t, logged, 1)
+		require.NotContains(t, logged[0], "hint")
 		require.Contains(t, logged[0], "owner=dead/1/abc sinks=[sink] lanes=2 leased_until="+began.Add(29*time.Minute).UTC().Format("2006-01-02T15"))
 
 		for _, lease := range dead {

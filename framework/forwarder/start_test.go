@@ -64,7 +64,7 @@ func TestASinkThatIsAddedLaterStartsNow(t *testing.T) {
 		require.Empty(t, added.given())
 		require.ElementsMatch(t, []string{"a", "b", "c", "d", "e"}, whole.given())
 		require.ElementsMatch(t, []string{"d", "e"}, since.given())
-		require.Len(t, log.with("sink=added start=now rows_passed_over=5"), 1)
+		require.Len(t, log.with("sink=added start=now rows_passed_over=5 hint="), 1)
 		require.Len(t, log.with("sink=whole start=oldest rows_passed_over=0"), 1)
 		require.Len(t, log.with("sink=since start=2030-01-01T00:00:00Z rows_passed_over=3"), 1)
 		require.Len(t, log.with("sink=_unrouted start=now"), 1, "no notification was unrouted")

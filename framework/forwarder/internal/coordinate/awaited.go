@@ -13,6 +13,7 @@ type awaited struct {
 	sinks []string
 	lanes int
 	left  time.Duration // until the last of its leases expires, unless they are renewed
+	few   bool          // a sink has fewer lanes than there are forwarders
 }
 
 // awaitedOf returns the forwarders whose lanes this one needs to be able to deliver to some of
@@ -34,6 +35,7 @@ func (k *Coordinator) awaitedOf(membership store.Membership) map[string]awaited 
 			a.sinks = append(a.sinks, l.Lane.Sink)
 		}
 		a.lanes++
+		a.few = a.few || l.Lane.Of < len(membership.Members)
 		a.left = max(a.left, l.Left)
 		owners[l.Owner] = a
 	}
@@ -46,8 +48,11 @@ func (k *Coordinator) logAwaited(membership store.Membership) {
 	owners := k.awaitedOf(membership)
 	for _, owner := range slices.Sorted(maps.Keys(owners)) {
 		if a := owners[owner]; !k.awaited[owner] {
-			k.Logger.Info("waiting for lanes leased by another forwarder, until it releases some or its leases expire",
-				"owner", owner, "sinks", a.sinks, "lanes", a.lanes, "leased_until", time.Now().Add(a.left).UTC().Format(time.RFC3339))
+			log := k.Logger.With("owner", owner, "sinks", a.sinks, "lanes", a.lanes, "leased_until", time.Now().Add(a.left).UTC().Format(time.RFC3339))
+			if a.few {
+				log = log.With("hint", "there are fewer lanes than forwarders, so some only stand by: raise outbox.lanes to use all of them")
+			}
+			log.Info("waiting for lanes leased by another forwarder, until it releases some or its leases expire")
 		}
 	}
 	k.awaited = make(map[string]bool, len(owners))

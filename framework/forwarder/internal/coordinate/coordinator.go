@@ -423,7 +423,11 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 	if c.Passed >= store.PendingLimit {
 		passed += " or more"
 	}
-	k.Logger.With("sink", sink).Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
+	log := k.Logger.With("sink", sink, "start", c.Start, "rows_passed_over", passed)
+	if c.Passed > 0 {
+		log = log.With("hint", "a replay delivers what was committed before; start: oldest would have")
+	}
+	log.Info("the sink is new to this outbox")
 }
 
 // logPaused logs when a sink is paused or resumed.
