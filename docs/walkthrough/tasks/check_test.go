@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -228,6 +229,29 @@ func (c *trial) start(name string, arguments ...string) (*process, error) {
 // forwarder starts waybill forward with the folder's waybill.yaml.
 func (c *trial) forwarder() (*process, error) {
 	return c.start("waybill", "forward", "-c", "waybill.yaml")
+}
+
+// kept is forwarder, and starts another one whenever one has ended.
+func (c *trial) kept() (*process, error) {
+	first, err := c.forwarder()
+	if err != nil {
+		return nil, err
+	}
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		for p := first; err == nil; p, err = c.forwarder() {
+			select {
+			case <-c.Context().Done():
+				return
+			case <-p.ended:
+			}
+			if c.Context().Err() != nil {
+				return
+			}
+		}
+	})
+	c.Cleanup(keeping.Wait)
+	return first, nil
 }
 
 // migrate makes the outbox, and tables of the application.

@@ -230,7 +230,7 @@ func deadPartner(c *trial) error {
 		return err
 	}
 	began := time.Now().Add(-time.Second)
-	forwarder, err := c.forwarder()
+	forwarder, err := c.kept()
 	if err != nil {
 		return err
 	}
@@ -264,13 +264,6 @@ func deadPartner(c *trial) error {
 		return fmt.Errorf("answer.json: not since %v", answer.Since)
 	case answer.Pending != 12:
 		return fmt.Errorf("answer.json: %d are not pending", answer.Pending)
-	}
-	select {
-	case <-forwarder.ended:
-		if _, err := c.forwarder(); err != nil {
-			return err
-		}
-	default:
 	}
 	if err := c.orders(5, 5); err != nil {
 		return err
