@@ -24,7 +24,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +49,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/watch"
 	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -106,7 +106,7 @@ type Outbox struct {
 	connect func(ctx context.Context) (Store, error)
 	subject doctor.Subject // for the dashboard
 
-	watch     watch // nil if nothing observes the outbox
+	watch     watcher // nil if nothing observes the outbox
 	types     *registry.Registry
 	sinks     map[string]*declared
 	routes    route.Routes
@@ -378,7 +378,7 @@ func (o *Outbox) Open(ctx context.Context) error {
 		publishing.TracerProvider = o.Config.TracerProvider
 	}
 	if o.watch != nil {
-		o.watch.count(&publishing)
+		o.watch.Count(&publishing)
 	}
 	also := publishing.Wake
 	publishing.Wake = func() {
@@ -426,7 +426,12 @@ func (o *Outbox) Open(ctx context.Context) error {
 		}
 	}
 	if o.watch != nil && len(refused) == 0 {
-		refused = append(refused, o.watch.show(o, made))
+		about := o.subject
+		about.Alerts = o.alerts
+		for _, s := range o.schedules {
+			about.Schedules = append(about.Schedules, s.Name)
+		}
+		refused = append(refused, o.watch.Show(watch.Outbox{Config: o.forwarding(made), Forwarder: made.forwarder, Endpoints: made.endpoints, Subject: about}))
 	}
 	if err := errors.Join(refused...); err != nil {
 		return err
@@ -515,7 +520,7 @@ func (o *Outbox) forwarding(made *opened) Config {
 		c.Sinks[name] = sink
 	}
 	if o.watch != nil {
-		o.watch.join(&c)
+		o.watch.Join(&c)
 	}
 	return c
 }
@@ -605,7 +610,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 		return errors.New("an outbox runs only once: for a second run, make another outbox")
 	}
 	if o.watch != nil {
-		end, err := o.watch.run(ctx)
+		end, err := o.watch.Run(ctx)
 		if err != nil {
 			return err
 		}
@@ -682,22 +687,13 @@ const (
 	Operator = dashboard.Operator
 )
 
-// watch observes an outbox. It is an interface so that a program which is not observed does not contain the
+// watcher observes an outbox. It is an interface so that a program which is not observed does not contain the
 // code of it.
-type watch interface {
-	join(*Config)
-	count(*outbox.Config)
-	show(*Outbox, *opened) error
-	run(context.Context) (end func(), err error)
-}
-
-// watched is what Observe, Dashboard and Monitor declare.
-type watched struct {
-	monitor    *observe.Monitor
-	config     *DashboardConfig // of Observe; nil without it
-	served     *dashboard.Dashboard
-	dashboards []*dashboard.Dashboard // of Dashboard
-	release    []func()
+type watcher interface {
+	Join(*Config)
+	Count(*outbox.Config)
+	Show(watch.Outbox) error
+	Run(context.Context) (end func(), err error)
 }
 
 // Observe makes Run serve the dashboard at an address, a host and a port, with metrics for Prometheus at
@@ -711,16 +707,9 @@ type watched struct {
 // cannot listen at the address, it returns the error. Leave Prefix empty. The metrics count what is published
 // by type, and log with the Logger that Config has at the call.
 func (o *Outbox) Observe(address string) *DashboardConfig {
-	w := o.watched()
-	if w.config != nil {
-		o.note(errors.New("observe: Observe is called twice: one address serves everything"))
-	}
-	if address == "" {
-		o.note(errors.New("observe: the address is empty: use a host and a port, such as 127.0.0.1:8090"))
-	}
-	w.config = new(DashboardConfig)
-	w.config.Address = address
-	return w.config
+	c, err := o.watched().Observe(address)
+	o.note(err)
+	return c
 }
 
 // Dashboard returns the dashboard as a handler for a server of the program, which serves it below c.Prefix.
@@ -728,115 +717,24 @@ func (o *Outbox) Observe(address string) *DashboardConfig {
 // handler refuses everything. Until Open it answers 503, and again once Run has returned. Serve metrics and
 // probes with [Outbox.Monitor].
 func (o *Outbox) Dashboard(c DashboardConfig) http.Handler {
-	w := o.watched()
-	c.Logger = cmp.Or(c.Logger, o.Config.Logger)
-	var err error
-	if c.Authorize == nil && len(c.Auth.Users)+len(c.Auth.Tokens)+len(c.Auth.Proxy.Networks) == 0 {
-		err = errors.New("it would be open to everyone: set Authorize, or Auth.Users, Auth.Tokens or Auth.Proxy")
-	}
-	d, mistakes := dashboard.New(c)
-	if err := errors.Join(err, mistakes); err != nil {
-		o.note(fmt.Errorf("the dashboard at %q: %w", c.Prefix, err))
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "the dashboard has mistakes", http.StatusForbidden)
-		})
-	}
-	w.dashboards = append(w.dashboards, d)
-	return d
+	h, err := o.watched().Dashboard(c)
+	o.note(err)
+	return h
 }
 
 // Monitor returns the metrics and the probes as a handler for a server of the program, and as a collector for
 // a registry of the program; see [observe.Monitor]. Run samples the database for them. Like Observe and
 // Dashboard it is a declaration, to be made before Open.
-func (o *Outbox) Monitor() *observe.Monitor { return o.watched().monitor }
+func (o *Outbox) Monitor() *observe.Monitor { return o.watched().Monitor }
 
-func (o *Outbox) watched() *watched {
+func (o *Outbox) watched() *watch.Watch {
 	o.declare()
-	if w, is := o.watch.(*watched); is {
-		return w
+	w, is := o.watch.(*watch.Watch)
+	if !is {
+		w = watch.New(o.Config.Logger)
+		o.watch = w
 	}
-	version := ""
-	if build, known := debug.ReadBuildInfo(); known {
-		version = build.Main.Version
-	}
-	w := &watched{monitor: observe.New(observe.Config{Version: version, Types: true, Logger: o.Config.Logger})}
-	o.watch = w
 	return w
-}
-
-func (w *watched) join(c *Config) { c.Observer = observe.Join(c.Observer, w.monitor) }
-
-func (w *watched) count(c *outbox.Config) {
-	also := c.Published
-	c.Published = func(all []Envelope) {
-		w.monitor.Published(all)
-		if also != nil {
-			also(all)
-		}
-	}
-}
-
-// show makes the dashboards and the monitor show an open outbox.
-func (w *watched) show(o *Outbox, made *opened) error {
-	shown := w.dashboards
-	if w.config != nil {
-		c := *w.config
-		c.Logger = cmp.Or(c.Logger, o.Config.Logger)
-		var err error
-		if w.served, err = dashboard.New(c); err != nil {
-			return fmt.Errorf("observe: %w", err)
-		}
-		shown = append([]*dashboard.Dashboard{w.served}, shown...)
-	}
-	c := o.forwarding(made)
-	t := dashboard.TargetOf(c)
-	t.Forwarder, t.Endpoints = made.forwarder, made.endpoints
-	t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding {
-		s := o.subject
-		if made.forwarder != nil {
-			s.Forwarder = &c
-		}
-		for _, schedule := range o.schedules {
-			s.Schedules = append(s.Schedules, schedule.Name)
-		}
-		return doctor.Run(ctx, s, doctor.Options{Only: only})
-	}
-	for _, d := range shown {
-		w.release = append(w.release, d.Close, d.Show(t))
-	}
-	if made.forwarder != nil {
-		sampler, _ := made.store.(store.Sampler)
-		w.release = append(w.release, w.monitor.Watch(observe.Target{Forwarder: made.forwarder, Store: sampler, DB: o.db}))
-	}
-	return nil
-}
-
-// run serves and samples. end is called when everything else has ended.
-func (w *watched) run(ctx context.Context) (end func(), err error) {
-	unserve := func() {}
-	if w.config != nil {
-		if unserve, err = w.monitor.Serve(w.config.Address, w.served); err != nil {
-			w.hide()
-			return nil, fmt.Errorf("observe: %w", err)
-		}
-	}
-	context.AfterFunc(ctx, w.monitor.Stop)
-	sampling, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var work sync.WaitGroup
-	work.Go(func() { w.monitor.Run(sampling) })
-	return func() {
-		w.hide()
-		unserve()
-		stop()
-		work.Wait()
-	}, nil
-}
-
-// hide ends what show has begun.
-func (w *watched) hide() {
-	for _, release := range w.release {
-		release()
-	}
 }
 
 // Store returns the store of the open outbox, for packages that work on one; nil before Open. Together with
