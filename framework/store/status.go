@@ -234,6 +234,8 @@ type ParkedState struct {
 	HookError string
 	// LastError is the beginning of the error of the one that was parked last, for retrying and dead ones.
 	LastError string
+	// LastType is the type of that one.
+	LastType string
 }
 
 // Count returns how many deliveries are in a state.

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,16 +42,21 @@ func TestViewersSeeTheClassesOfReceiversErrorsOnly(t *testing.T) {
 func TestAListShowsNoErrorsThatRepeatWhatIsMasked(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
+		o.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ('partner', 0, 1)`)
 		for i, typ := range []string{"order.placed", "customer.moved"} {
-			o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, last_error)
-				VALUES ('partner', $1, 1, $2, $3, 1, '', '2026-01-02T03:04:05.000000Z', '{}', '{"name": "Lovelace"}', 'dead', 3, $4)`, i+1, typ, typ, "permanent: http://127.0.0.1/"+typ+": 422 no Lovelace")
+			o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, last_error, first_parked_at)
+				VALUES ('partner', $1, 1, $2, $3, 1, '', '2026-01-02T03:04:05.000000Z', '{}', '{"name": "Lovelace"}', 'dead', 3, $4, $5)`,
+				i+1, typ, typ, "permanent: http://127.0.0.1/"+typ+": 422 no Lovelace", fmt.Sprintf("2026-01-02T03:04:%02d.000000Z", i))
 		}
 		p := newPages(t, &target.Target{Store: o.store})
 		p.Masks = masks.Of(map[string][]string{"customer.*": {"name"}})
 		_, page := p.ask(t, access.Operator, http.MethodGet, "/parked", nil)
 		require.Contains(t, page, "http://127.0.0.1/order.placed: 422 no Lovelace")
 		require.NotContains(t, page, "http://127.0.0.1/customer.moved")
-		require.Contains(t, page, "permanent: http 422")
+		require.Contains(t, page, ">http 422</span>")
+		_, page = p.ask(t, access.Operator, http.MethodGet, "/", nil)
+		require.NotContains(t, page, "Lovelace", "the last error is one of that type")
+		require.Contains(t, page, "2 deliveries dead: permanent, http 422")
 		_, page = p.ask(t, access.Operator, http.MethodGet, "/notifications/customer.moved", nil)
 		require.Contains(t, page, "http://127.0.0.1/customer.moved: 422 no •••")
 	})

@@ -57,22 +57,27 @@ func Of(t *target.Target, m masks.Masks, user access.User) *Store {
 	return v
 }
 
-// classed matches the class of an error and the status of the answer, which the receiver's own text
-// follows.
-var classed = regexp.MustCompile(`^(transient|throttled|unavailable|permanent|invalid|unknown|cancelled)(?: until [0-9TZ:-]+)?(?:: (?:(https?)://\S+?: ([1-5]\d\d)\b)?|$)`)
+// The class that an error may begin with, and the status of the answer, which the receiver's own text follows.
+var (
+	classed  = regexp.MustCompile(`^(transient|throttled|unavailable|permanent|invalid|unknown|cancelled)(?: until [0-9TZ:-]+)?(?:: |$)`)
+	answered = regexp.MustCompile(`^https?://\S+?: ([1-5]\d\d)\b`)
+)
 
-// Class returns the class of an error, such as "permanent, http 422"; "" if there is no error.
+// Class returns the class of an error and the status of the answer, such as "permanent, http 422", as far as the text has
+// them; "" if there is no error.
 func Class(text string) string {
-	found := classed.FindStringSubmatch(text)
-	switch {
-	case text == "":
-		return ""
-	case found == nil:
-		return "an error"
-	case found[3] != "":
-		return found[1] + ", http " + found[3]
+	var parts []string
+	rest := text
+	if found := classed.FindStringSubmatch(text); found != nil {
+		parts, rest = append(parts, found[1]), text[len(found[0]):]
 	}
-	return found[1]
+	if found := answered.FindStringSubmatch(rest); found != nil {
+		parts = append(parts, "http "+found[1])
+	}
+	if len(parts) == 0 && text != "" {
+		return "an error"
+	}
+	return strings.Join(parts, ", ")
 }
 
 // proved matches the part of a receipt that is not the receiver's own text.
@@ -256,10 +261,8 @@ func (v *Store) figures(f store.ParkedFigures) store.ParkedFigures {
 	f.States = slices.Clone(f.States)
 	for i := range f.States {
 		s := &f.States[i]
-		if s.HookError = v.text("", s.HookError, nil); len(v.masks) > 0 {
+		if s.HookError = v.text("", s.HookError, nil); v.viewer || v.masks.Any(v.routing.Names(s.LastType)) {
 			s.LastError = Class(s.LastError) // it may repeat what the payload, which is not here, hides
-		} else {
-			s.LastError = v.text("", s.LastError, nil)
 		}
 	}
 	return f

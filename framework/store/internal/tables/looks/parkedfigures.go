@@ -3,6 +3,7 @@ package looks
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
@@ -54,22 +55,23 @@ const maxFigureError = 300
 // rows, which may all be after a million in another state.
 func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 	parts := []tables.Expr{ // the first one defines the types of the columns
-		tables.SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, '' AS last_error, max(`+r.Dialect.Elapsed(`due_at`)+`) AS longest
+		tables.SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, '' AS last_error, '' AS last_type, max(`+r.Dialect.Elapsed(`due_at`)+`) AS longest
 			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) AND state <> 'quiet' AND (state <> 'collecting' OR attempt > 0) ORDER BY due_at {limit} ?) few`,
 			sink, r.Dialect.NowPlus(-overdueAfter), store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at {limit} ?) few), NULL, '', '', NULL`,
+		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at {limit} ?) few), NULL, '', '', '', NULL`,
 			sink, string(store.StateDead), store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), '', NULL
+		tables.SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), '', '', NULL
 			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 {limit} ?) few`, sink, store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureGroups+`', (SELECT count(*) FROM (SELECT 1 FROM {collections} WHERE sink = ? {limit} ?) few), NULL, '', '', NULL`, sink, store.ParkedLimit),
-		tables.SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', '', NULL
+		tables.SQL(`SELECT '`+figureGroups+`', (SELECT count(*) FROM (SELECT 1 FROM {collections} WHERE sink = ? {limit} ?) few), NULL, '', '', '', NULL`, sink, store.ParkedLimit),
+		tables.SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', '', '', NULL
 			FROM (SELECT `+tables.PresentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at {limit} ?) few WHERE present = ?`,
 			sink, string(store.StateScheduled), store.ParkedLimit, string(store.StateCancelled)),
 	}
 	for _, state := range storedStates {
-		failure := tables.SQL(`''`)
+		failure := tables.SQL(`'', ''`)
 		if state == store.StateDead || state == store.StateRetrying {
-			failure = tables.SQL(`coalesce((SELECT last_error FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at DESC LIMIT 1), '')`, sink, string(state))
+			const last = `coalesce((SELECT %s FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at DESC LIMIT 1), '')`
+			failure = tables.SQL(fmt.Sprintf(last, `last_error`)+`, `+fmt.Sprintf(last, `type`), sink, string(state), sink, string(state))
 		}
 		parts = append(parts, tables.SQL(`SELECT '`+string(state)+`',
 			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at {limit} ?) few),
@@ -77,18 +79,18 @@ func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 			coalesce((SELECT hook_error FROM {parked} WHERE sink = ? AND state = ? AND hook_failures > 0 LIMIT 1), ''), ?, NULL`,
 			sink, string(state), store.ParkedLimit, sink, string(state), sink, string(state), failure))
 	}
-	return tables.SQL(`SELECT what, n, oldest, hook_error, last_error, longest FROM (?) counted {whole parked collections}`, tables.Join(` UNION ALL `, parts))
+	return tables.SQL(`SELECT what, n, oldest, hook_error, last_error, last_type, longest FROM (?) counted {whole parked collections}`, tables.Join(` UNION ALL `, parts))
 }
 
 func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedFigures, err error) {
 	f.Sink = sink
 	cancelled := 0
 	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var what, hookError, lastError string
+		var what, hookError, lastError, lastType string
 		var n int
 		var oldest time.Time
 		var longest sql.NullInt64 // in microseconds
-		if err := rows.Scan(&what, &n, t.run.Into(&oldest), &hookError, &lastError, &longest); err != nil {
+		if err := rows.Scan(&what, &n, t.run.Into(&oldest), &hookError, &lastError, &lastType, &longest); err != nil {
 			return err
 		}
 		switch what {
@@ -103,7 +105,7 @@ func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedF
 		case string(store.StateCancelled):
 			cancelled = n
 		default:
-			f.States = append(f.States, store.ParkedState{State: store.State(what), Count: n, Oldest: oldest, HookError: hookError, LastError: store.CutText(lastError, maxFigureError)})
+			f.States = append(f.States, store.ParkedState{State: store.State(what), Count: n, Oldest: oldest, HookError: hookError, LastError: store.CutText(lastError, maxFigureError), LastType: lastType})
 		}
 		return nil
 	}, `?`, ParkedFiguresQuery(t.run, sink))

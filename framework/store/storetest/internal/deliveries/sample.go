@@ -297,6 +297,7 @@ func sampledParked(t *testing.T, o *kit.Outbox) {
 	require.Equal(t, "no such table", f.HookError)
 	require.Equal(t, []string{"422 no such address", "503", ""},
 		[]string{f.In(store.StateDead).LastError, f.In(store.StateRetrying).LastError, f.In(store.StateBlocked).LastError})
+	require.Equal(t, []string{dead.Envelope.Type, ""}, []string{f.In(store.StateDead).LastType, f.In(store.StateBlocked).LastType})
 	status := o.Report(t)
 	require.Equal(t, []store.ParkedCount{
 		{Sink: "events", State: store.StateDead, Count: 1},
