@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // docs is the address to which the links of findings are relative.
@@ -72,6 +73,18 @@ func (doctorPage) Docs(link string) string { return docs + link }
 func (doctorPage) Class(s doctor.Status) string {
 	return map[doctor.Status]string{doctor.OK: "good", doctor.Warn: "warn", doctor.Fail: "bad"}[s]
 }
+
+// remedies are the pages of the dashboard that help with a finding, and the texts of their links.
+var remedies = map[string]*struct{ Path, Act string }{
+	"dead": {"/parked?state=dead", "Requeue or discard"}, "halted-keys": {"/parked?state=dead", "Requeue or skip"},
+	"overdue": {"/parked?state=retrying", "Look at them"}, "hooks": {"/parked?state=settling", "Look at them"},
+	"unrouted": {"/parked?sink=" + store.SinkUnrouted, "Look at them"}, "types": {"/types", "Types"},
+	"schedules": {"/schedules", "Schedules"}, "endpoints": {"/endpoints", "Endpoints"},
+	"lag": {"/", "Overview"}, "sinks": {"/", "Overview"}, "forwarders": {"/forwarders", "Forwarders"}, "lanes": {"/forwarders", "Forwarders"},
+}
+
+// Remedy returns the page that helps with a finding; nil if there is none.
+func (doctorPage) Remedy(id string) *struct{ Path, Act string } { return remedies[id] }
 
 // SQL reports whether a fix is SQL rather than a key or a command.
 func (doctorPage) SQL(fix string) bool {

@@ -25,7 +25,13 @@ type overviewPage struct {
 	Done, Failed            int64
 	Pending, Dead, Retrying total
 	Forwarders              int
+	// Types are the most frequent types among the last Counted rows of the log.
+	Types   []store.TypeCount
+	Counted int64
 }
+
+// shownTypes is how many types the overview shows.
+const shownTypes = 8
 
 // total is a sum of counts. Some of them may have stopped at the limit; more says so. Or they may be
 // estimates.
@@ -120,8 +126,28 @@ func overview(ctx context.Context, r *request) (any, error) {
 			}
 		}
 	}
+	if snapshot.Err == nil {
+		page.Counted = countedRows
+		if page.Types, err = r.frequentTypes(ctx); err != nil {
+			return nil, err
+		}
+	}
 	slices.SortStableFunc(page.Troubles, func(a, b trouble) int { return len(a.Class) - len(b.Class) }) // bad, then warn
 	return page, nil
+}
+
+// frequentTypes counts the last rows of the log by type, and returns the types with the most.
+func (r *request) frequentTypes(ctx context.Context) (all []store.TypeCount, err error) {
+	counts, err := r.Admin.Types(ctx, countedRows)
+	for _, c := range counts { // by type and version
+		if n := len(all); n > 0 && all[n-1].Type == c.Type {
+			all[n-1].Rows += c.Rows
+		} else if c.Rows > 0 {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b store.TypeCount) int { return cmp.Compare(b.Rows, a.Rows) })
+	return all[:min(len(all), shownTypes)], err
 }
 
 // snapshot returns the last sample of the outbox. It fails only if there is none yet.
