@@ -193,8 +193,9 @@ func (s *shell) commands(text string) string {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), " # ")
 		switch {
-		case strings.HasPrefix(line, "go install github.com/waybill-go/waybill/cmd/waybill@"):
+		case line == "go -C ../waybill install ./cmd/waybill":
 			lines = append(lines, "command -v waybill >/dev/null")
+		case strings.HasPrefix(line, "go mod edit -replace github.com/waybill-go/waybill"): // go mod init does that
 		case strings.HasPrefix(line, "go mod init "):
 			here, err := filepath.Abs(".")
 			require.NoError(s.t, err)

@@ -37,12 +37,23 @@ func (c *pagerConfig) Validate() error {
 // pagerKind returns the sink kind pager.
 func pagerKind() sinks.Kind {
 	return sinks.NewKind("pager", "a page for each notification, through a desk",
-		func(_ sinks.Instance, c pagerConfig) (sinks.Sink, error) { return &pager{c}, nil })
+		func(in sinks.Instance, c pagerConfig) (sinks.Sink, error) { return makePager(in, c), nil })
 }
 
 // pager asks a desk to page a person. It opens a connection for each page and keeps none, so it
 // needs neither Open nor Close.
-type pager struct{ config pagerConfig }
+type pager struct {
+	config  pagerConfig
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// makePager returns a pager that connects as the program asks (program.Dial), or else directly.
+func makePager(in sinks.Instance, c pagerConfig) *pager {
+	if in.Dial == nil {
+		in.Dial = new(net.Dialer).DialContext
+	}
+	return &pager{config: c, connect: in.Dial}
+}
 
 var (
 	_ sinks.Sink          = (*pager)(nil)
@@ -53,7 +64,7 @@ var (
 // recognizes a repeat.
 func (p *pager) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	if len(d.Payload) > p.config.MaxLength {
-		return "", sinks.Permanent(fmt.Errorf("the page is %d bytes long, the limit is %d", len(d.Payload), p.config.MaxLength))
+		return "", sinks.Invalid(fmt.Errorf("the page is %d bytes long, the limit is %d", len(d.Payload), p.config.MaxLength))
 	}
 	answer, err := p.ask(ctx, fmt.Sprintf("PAGE %q %q\n", d.ID, d.Payload))
 	if err != nil {
@@ -98,8 +109,7 @@ func (p *pager) ask(ctx context.Context, line string) (string, error) {
 // dial connects to the desk. A failure does not depend on the notification, so it is unavailable:
 // the sink stops deliveries until the desk is reachable again.
 func (p *pager) dial(ctx context.Context) (net.Conn, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", p.config.Address)
+	conn, err := p.connect(ctx, "tcp", p.config.Address)
 	switch {
 	case err == nil:
 		return conn, nil

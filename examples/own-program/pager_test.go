@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -21,7 +22,7 @@ func newPager(t *testing.T, answer func(page) string) (*desk, *pager) {
 	d, err := openDesk(answer)
 	require.NoError(t, err)
 	t.Cleanup(d.close)
-	return d, &pager{pagerConfig{Address: d.address(), MaxLength: 500}}
+	return d, makePager(sinks.Instance{}, pagerConfig{Address: d.address(), MaxLength: 500})
 }
 
 // pagerAnswered returns a constructor of pagers whose desk always gives the same answer.
@@ -58,7 +59,7 @@ func TestConformance(t *testing.T) {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				require.NoError(t, err)
 				require.NoError(t, l.Close()) // the address then refuses connections
-				return &pager{pagerConfig{Address: l.Addr().String(), MaxLength: 500}}
+				return makePager(sinks.Instance{}, pagerConfig{Address: l.Addr().String(), MaxLength: 500})
 			},
 		},
 		Stuck: func(t *testing.T) sinks.Sink {
@@ -69,6 +70,19 @@ func TestConformance(t *testing.T) {
 		},
 		Receipts: true,
 	})
+}
+
+func TestThePagerConnectsAsTheProgramAsks(t *testing.T) {
+	d, _ := newPager(t, func(page) string { return "OK" })
+	asked := ""
+	s, err := pagerKind().Build(sinks.Instance{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		asked = address
+		return new(net.Dialer).DialContext(ctx, network, d.address())
+	}}, func(c any) error { return yaml.Unmarshal([]byte(`address: "desk.invalid:70"`), c) })
+	require.NoError(t, err)
+	_, err = s.Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.NoError(t, err)
+	require.Equal(t, "desk.invalid:70", asked)
 }
 
 func TestMistakesAreReportedWithTheUsersKeys(t *testing.T) {

@@ -258,7 +258,7 @@ func simulateHandovers(t *testing.T, c *chapter) {
 			others = append(others, append([]string{fmt.Sprintf("%s, %d forwarders before", change, n)}, number(1000*h.even, 1000*most, 1000*h.longest, 1000*h.idle, h.moved, needed)...))
 		}
 	}
-	fmt.Fprintf(&c.text, "### When a forwarder dies\n\nThe lanes of a dead forwarder wait until its leases of 15 s expire; up to a third of this time had passed when it died. The table has the means of %d runs, and the longest time. *Idle* is how long a lane had no forwarder.\n\n", runs)
+	fmt.Fprintf(&c.text, "### When a forwarder dies\n\nThis is SQLite, and elsewhere the worst case: a forwarder that is cut off or frozen. Its lanes wait until its leases of 15 s expire; up to a third of this time had passed when it died. PostgreSQL and MySQL see that a process was killed: [its lanes are taken within 2 s](internals/leases.md#presence). The table has the means of %d runs, and the longest time. *Idle* is how long a lane had no forwarder.\n\n", runs)
 	c.plot("death.svg", chart)
 	c.table([]string{"", "even after, s", "at most, s", "longest idle, s", "mean idle, s", "lanes moved", "lanes it had"}, deaths)
 	fmt.Fprintf(&c.text, "### When a forwarder leaves or joins\n\nWith %d lanes. Forwarders on SQLite cannot listen, so a lane that one releases waits for another's next look.\n\n", lanes[0])

@@ -89,6 +89,9 @@ const configurationHead = `# Configuration
 The configuration is one YAML file. All mistakes in it are reported together, with line
 numbers, before anything starts. Durations have units, such as 1m30s.
 
+A changed file takes effect by SIGHUP: run waybill config check, then systemctl reload waybill, or
+kill -HUP of the process. A changed variable needs a restart.
+
 An environment variable overrides a key of the file. Its name is WAYBILL_ and the key in
 upper case, with an underscore for everything but letters and digits: with a sink events
 in the file, WAYBILL_SINKS_EVENTS_WITH_TOPIC sets sinks.events.with.topic. Separate the

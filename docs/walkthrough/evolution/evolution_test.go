@@ -4,9 +4,26 @@ package evolution
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/waybilltest"
 )
+
+type OrderPlacedV1 struct{ Order string }
+
+type OrderPlaced struct{ ID string }
+
+func TestARenamedFieldIsReadFromTheOldVersion(t *testing.T) {
+	o := waybill.SQLite(nil, waybill.SQLiteConfig{})
+	waybill.Register[OrderPlaced](o, "order.placed",
+		waybill.Version(2),
+		waybill.Upcast(1, func(p OrderPlacedV1) (OrderPlaced, error) { return OrderPlaced{ID: p.Order}, nil }))
+	read, err := o.Types().Decode(&notification.Envelope{Type: "order.placed", Version: 1, Payload: []byte(`{"Order": "o-17"}`)})
+	require.NoError(t, err)
+	require.Equal(t, OrderPlaced{ID: "o-17"}, read)
+}
 
 // PriceChangedV1 is the earlier payload.
 type PriceChangedV1 struct {

@@ -70,7 +70,8 @@ leaves the rest unchanged.`,
 			Use:   "discard",
 			Short: "Delete dead deliveries",
 			Long: `Delete dead deliveries, or those in the states of --state. They are never made. If
-retention has deleted their rows from the log, nothing is left of them.` + selection,
+retention has deleted their rows from the log, nothing is left of them. Deliveries that
+wait behind them continue. It deletes all that match; skip only the first of each key.` + selection,
 			Example: `  waybill parked discard --sink partner --older-than 30d
   waybill parked discard --id 0198c2f1-… --sink partner`,
 		},
@@ -78,8 +79,10 @@ retention has deleted their rows from the log, nothing is left of them.` + selec
 			Use:   "skip",
 			Short: "Delete dead deliveries that block their keys",
 			Long: `Delete the dead deliveries that block later ones of their keys (on_dead: halt). The
-later ones are then delivered in order.` + selection,
-			Example: `  waybill parked skip --sink ledger --key account-17`,
+later ones are then delivered in order. It deletes of each key only the first delivery,
+and only if that is dead; discard deletes all dead ones that match.` + selection,
+			Example: `  waybill parked skip --sink ledger --key account-17
+  waybill parked skip --sink ledger --id 0198c2f1-… --dry-run`,
 		},
 	}
 	for _, cmd := range commands {
