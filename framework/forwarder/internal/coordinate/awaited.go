@@ -17,7 +17,7 @@ type awaited struct {
 }
 
 // awaitedOf returns the forwarders whose lanes this one needs to be able to deliver to some of
-// its sinks. There are some for a moment while work spreads, and for a lease after a forwarder
+// its sinks. There are some for a moment while work spreads, and until a lease expires if a forwarder
 // has died.
 func (k *Coordinator) awaitedOf(membership store.Membership) map[string]awaited {
 	works := make(map[string]bool)
