@@ -189,7 +189,7 @@ func TestADisabledEndpointRaisesAnAlertUnlessAPersonDidIt(t *testing.T) {
 
 func TestManyDisabledEndpointsShareAnAlert(t *testing.T) {
 	onEachStore(t, func(b *box) {
-		b.its = settings.Alerts{To: b.its.To, DisabledEndpoint: true, Every: time.Hour}
+		b.its = settings.Alerts{To: b.its.To, DisabledEndpoint: true, Every: 10 * time.Minute}
 		b.start()
 		b.endpoint("ep_00", "it answered 410 Gone")
 		b.pass(time.Minute)
@@ -204,9 +204,9 @@ func TestManyDisabledEndpointsShareAnAlert(t *testing.T) {
 			_, err := b.store.DeleteEndpoint(b.Context(), nil, "acme", fmt.Sprintf("ep_%02d", i+1))
 			require.NoError(b, err)
 		}
-		b.pass(50 * time.Minute)
+		b.pass(5 * time.Minute)
 		require.Len(b, b.alerts(), 2, "six are left of those that share one")
-		b.pass(15 * time.Minute)
+		b.pass(6 * time.Minute)
 		require.Contains(b, b.texts()[3], "6 endpoints are disabled", "the reminder has the present count")
 		for i := range 6 {
 			_, err := b.store.DeleteEndpoint(b.Context(), nil, "acme", fmt.Sprintf("ep_%02d", i+26))
