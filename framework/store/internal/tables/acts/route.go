@@ -37,6 +37,9 @@ const (
 // route that is added only if a person reroutes it.
 const awaitsRoute = time.Hour
 
+// routeTime limits each transaction of a change, which others wait for.
+const routeTime = 30 * time.Second
+
 // takenUpRows is how many such notifications at most go to their sinks with the change of the routes: during it the sinks
 // deliver nothing else. If there are more, all of them wait for a person.
 const takenUpRows = 10_000
@@ -167,7 +170,7 @@ func (t *Acts) route(ctx context.Context, sinks map[string]notification.TypeFilt
 	}
 	covers := t.run.Source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere)
 	if !r.isMade() {
-		err = t.standing(ctx, r, func(tx *sql.Tx, r *routing) error { return t.endLeases(ctx, tx, r) })
+		err = t.standing(ctx, r, func(ctx context.Context, tx *sql.Tx, r *routing) error { return t.endLeases(ctx, tx, r) })
 		if err == nil && covers && slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
 			err = t.coverRows(ctx, r)
 		}
@@ -183,7 +186,7 @@ func (t *Acts) route(ctx context.Context, sinks map[string]notification.TypeFilt
 		recent, err = t.mayTakeUp(ctx, r)
 	}
 	for more := covers; more && err == nil; {
-		err = t.standing(ctx, r, func(tx *sql.Tx, r *routing) (err error) {
+		err = t.standing(ctx, r, func(ctx context.Context, tx *sql.Tx, r *routing) (err error) {
 			more, err = t.moveToSinks(ctx, tx, r, recent)
 			return err
 		})
@@ -192,7 +195,7 @@ func (t *Acts) route(ctx context.Context, sinks map[string]notification.TypeFilt
 		return false, err
 	}
 	waits := r.unrouted != nil && r.unrouted.changes && !r.isKnown()
-	return !waits, t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
+	return !waits, t.standing(ctx, r, func(ctx context.Context, tx *sql.Tx, _ *routing) error {
 		_, err := t.run.Exec(ctx, tx, `?`, t.run.Dialect.Announce(tables.SQL(`UPDATE {cursors} SET types_wanted = NULL
 			WHERE types_wanted = types OR types_wanted IS NOT NULL AND types IS NOT NULL AND sink = ?`, store.SinkUnrouted)))
 		return err
@@ -211,6 +214,8 @@ func (t *Acts) want(ctx context.Context, sinks map[string]notification.TypeFilte
 	if len(sinks) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, routeTime)
+	defer cancel()
 	return t.run.InTxOf(ctx, failpoint.WantTypes, slices.Collect(maps.Keys(sinks)), func(tx *sql.Tx) error {
 		for _, sink := range slices.Sorted(maps.Keys(sinks)) {
 			types := sinks[sink]
@@ -261,7 +266,9 @@ func (t *Acts) routing(ctx context.Context, q tables.Querier) (*routing, error) 
 
 // standing runs a part of a change in a transaction for which checkpoints wait. It fails with errMoved
 // if r is no longer the change.
-func (t *Acts) standing(ctx context.Context, r *routing, do func(tx *sql.Tx, r *routing) error) error {
+func (t *Acts) standing(ctx context.Context, r *routing, do func(ctx context.Context, tx *sql.Tx, r *routing) error) error {
+	ctx, cancel := context.WithTimeout(ctx, routeTime)
+	defer cancel()
 	return t.run.InTxOf(ctx, failpoint.Route, r.names(), func(tx *sql.Tx) error {
 		again, err := t.routing(ctx, tx)
 		if err != nil {
@@ -270,7 +277,7 @@ func (t *Acts) standing(ctx context.Context, r *routing, do func(tx *sql.Tx, r *
 		if !again.is(r) || slices.ContainsFunc(again.moving(), func(s *routed) bool { return !s.free() }) {
 			return errMoved
 		}
-		return do(tx, again)
+		return do(ctx, tx, again)
 	})
 }
 
@@ -304,7 +311,7 @@ func (t *Acts) coverRows(ctx context.Context, r *routing) error {
 		return err
 	}
 	for from := r.unsettled(); from < last.Int64; from += routeSpan {
-		err := t.standing(ctx, r, func(tx *sql.Tx, r *routing) error {
+		err := t.standing(ctx, r, func(ctx context.Context, tx *sql.Tx, r *routing) error {
 			return t.parkUncovered(ctx, tx, r, from, from+routeSpan)
 		})
 		if err != nil {
@@ -332,7 +339,7 @@ func (t *Acts) beginUnrouted(ctx context.Context, r *routing) error {
 	if err != nil {
 		return err
 	}
-	return t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
+	return t.standing(ctx, r, func(ctx context.Context, tx *sql.Tx, _ *routing) error {
 		if at.Holds != nil {
 			if err := at.Holds(ctx, tx); err != nil {
 				return err
@@ -456,7 +463,7 @@ func (t *Acts) moveRead(ctx context.Context, tx *sql.Tx, r *routing, takes map[s
 
 // routeNow lets the sinks take what they shall take.
 func (t *Acts) routeNow(ctx context.Context, r *routing) error {
-	return t.standing(ctx, r, func(tx *sql.Tx, r *routing) error {
+	return t.standing(ctx, r, func(ctx context.Context, tx *sql.Tx, r *routing) error {
 		if t.run.Source == nil && r.unrouted != nil && !r.unrouted.isElsewhere() {
 			if err := t.settleDelivered(ctx, tx, r); err != nil {
 				return err
