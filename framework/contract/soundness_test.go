@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -158,7 +159,10 @@ func TestWhatBreaksNothingIsReadByConsumers(t *testing.T) {
 				t.Fatal(err)
 			}
 			set := new(contract.Set)
-			if err := set.Add(contract.About{Type: "t", Version: 1}, text); err != nil {
+			switch err := set.Add(contract.About{Type: "t", Version: 1}, text); {
+			case err != nil && strings.Contains(err.Error(), "only refers to itself"):
+				t.Skip(err) // no value could be said to fit
+			case err != nil:
 				t.Fatal(err)
 			}
 			return set
@@ -197,7 +201,10 @@ func TestWhatIsRecognizedQuicklyFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		set := new(contract.Set)
-		if err := set.Add(contract.About{Type: "t", Version: 1}, text); err != nil {
+		switch err := set.Add(contract.About{Type: "t", Version: 1}, text); {
+		case err != nil && strings.Contains(err.Error(), "only refers to itself"):
+			t.Skip(err)
+		case err != nil:
 			t.Fatal(err)
 		}
 		for _, of := range []object{s, other} {
