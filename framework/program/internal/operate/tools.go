@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -370,10 +369,4 @@ func pausingOf(ctx context.Context, o *operator, operation admin.Operation, in *
 		changed, err := o.Do(ctx, operation, in.Sink)
 		return map[string][]string{operation.Done: append([]string{}, changed...)}, err
 	}}, nil
-}
-
-// isEmpty reports whether a filter selects all.
-func isEmpty(f admin.Filter) bool {
-	text, err := json.Marshal(f)
-	return err == nil && string(text) == "{}"
 }
