@@ -225,16 +225,14 @@ func (t *Tools) types(ctx context.Context, o *operator, in typesArguments) (any,
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
 	}
-	counts, err := o.Types(ctx, rows)
+	found, err := o.listTypes(ctx, rows, t.Options.Types)
 	if err != nil {
 		return nil, err
 	}
-	routing, err := o.Beside(ctx, o.routing)
-	found := append([]admin.Type{}, admin.Types(counts, routing, t.Options.Types)...)
 	return struct {
 		Types []admin.Type `json:"types"`
 		More  bool         `json:"more,omitempty"`
-	}{found[:min(limit, len(found))], len(found) > limit}, err
+	}{append([]admin.Type{}, found[:min(limit, len(found))]...), len(found) > limit}, nil
 }
 
 // planning are the arguments of plan and act that say what to do.
