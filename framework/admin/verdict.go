@@ -214,7 +214,6 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	return nil
 }
 
-// failed adds what is known of the failed attempts.
 func (v *Verdict) failed(p *store.ParkedDelivery) {
 	v.Class, v.LastError = p.Failure()
 	v.Attempts = attemptViews(p.Attempts)
