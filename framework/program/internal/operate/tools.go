@@ -127,7 +127,7 @@ type selecting struct {
 	Type      string            `json:"type,omitempty" jsonschema:"deliveries of this type, or of types with a prefix (order.*)"`
 	Key       string            `json:"key,omitempty" jsonschema:"deliveries of this key"`
 	Group     string            `json:"group,omitempty" jsonschema:"deliveries that their sink collects in this group"`
-	States    []string          `json:"states,omitempty" jsonschema:"deliveries in these states: retrying, scheduled, blocked, quiet, dead, settling, collecting, cancelled"`
+	States    []store.State     `json:"states,omitempty" jsonschema:"deliveries in these states: retrying, scheduled, blocked, quiet, dead, settling, collecting, cancelled"`
 	Metadata  map[string]string `json:"metadata,omitempty" jsonschema:"deliveries with this metadata"`
 	OlderThan string            `json:"older_than,omitempty" jsonschema:"first parked longer ago than this, such as 90m or 7d"`
 	NewerThan string            `json:"newer_than,omitempty" jsonschema:"first parked not longer ago than this, such as 90m or 7d"`
@@ -136,10 +136,7 @@ type selecting struct {
 }
 
 func (s *selecting) filter() (admin.Filter, error) {
-	f := admin.Filter{Sink: s.Sink, ID: s.ID, Type: s.Type, Key: s.Key, Group: s.Group, Metadata: s.Metadata, Error: s.Error, Cause: s.Cause}
-	for _, state := range s.States {
-		f.States = append(f.States, store.State(state))
-	}
+	f := admin.Filter{Sink: s.Sink, ID: s.ID, Type: s.Type, Key: s.Key, Group: s.Group, States: s.States, Metadata: s.Metadata, Error: s.Error, Cause: s.Cause}
 	var older, newer ageFlag
 	if err := errors.Join(parse("older_than", s.OlderThan, &older), parse("newer_than", s.NewerThan, &newer)); err != nil {
 		return f, err
