@@ -215,7 +215,8 @@ func TestWhyReportsParkedDeliveries(t *testing.T) {
 		dead.HookError, dead.DueAt = "no such table", later
 		unknown, known := delivery(7, "unknown", "", store.StateRetrying), delivery(8, "known", "", store.StateRetrying)
 		unknown.DueAt, unknown.LastError = later, "unknown: no program knows version 9 of order.placed"
-		known.DueAt, known.LastError = noon, unknown.LastError
+		known.DueAt, known.LastError = noon, "no program knows version 9 of order.placed"
+		known.Attempts = []store.PastAttempt{{Class: "unknown"}}
 		missing, found := delivery(12, "missing", "", store.StateRetrying), delivery(13, "found", "", store.StateRetrying)
 		missing.DueAt, missing.LastError, found.DueAt, found.LastError = later, "invalid: no secret", noon, "invalid: no secret"
 		quiet, behind, again := delivery(9, "quiet", "q", store.StateQuiet), delivery(10, "behind", "q", store.StateBlocked), delivery(11, "again", "", store.StateQuiet)

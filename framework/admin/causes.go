@@ -119,7 +119,6 @@ func (a *Admin) parse(ctx context.Context, f Filter) (parsed store.ParkedFilter,
 	return parsed, more, err
 }
 
-// causeOf returns the cause of one failed delivery.
 func causeOf(d *store.ParkedDelivery) Cause {
 	class, text := d.Failure()
 	c := Cause{Sink: d.Sink, Type: d.Envelope.Type, Class: class, Error: CauseOf(text), Oldest: d.FirstParkedAt.UTC(), Example: d.Envelope.ID}

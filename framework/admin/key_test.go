@@ -117,7 +117,10 @@ func TestStatusNamesTypesThatAForwarderDoesNotKnow(t *testing.T) {
 			o.publish(t, id, "order.placed", "")
 			p := delivery(int64(i+1), id, "", store.StateRetrying)
 			p.DueAt, p.LastError = time.Now().Add(time.Hour), `unknown: unknown notification type "order.placed": register it`
-			if id == "c" {
+			switch id {
+			case "b": // as forwarders write it since they keep attempts
+				p.LastError, p.Attempts = `unknown notification type "order.placed": register it`, []store.PastAttempt{{Class: "unknown"}}
+			case "c":
 				p.LastError = "transient: an unknown: host"
 			}
 			parked = append(parked, p)

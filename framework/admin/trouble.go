@@ -138,7 +138,6 @@ func (l *Look) fruitless(sink string) (failed int64) {
 	return failed
 }
 
-// firstLine returns the first line of an error.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return strings.TrimSpace(line)

@@ -4,18 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// unknownClass begins the last error of a delivery whose type or version the forwarder's program does not know: the
-// word of sinks.ClassUnknown.
-const unknownClass = "unknown"
-
-func isUnknown(lastError string) bool {
-	return lastError == unknownClass || strings.HasPrefix(lastError, unknownClass+":")
+// isUnknown reports whether a delivery waits because the forwarder's program does not know its type or version: the
+// class of its last error is sinks.ClassUnknown.
+func isUnknown(p *store.ParkedDelivery) bool {
+	class, _ := p.Failure()
+	return class == "unknown"
 }
 
 // unknown says what a delivery of an unknown type or version waits for.
@@ -46,30 +44,30 @@ func forwarderText(owner string) string {
 	return "forwarder " + owner
 }
 
-// unknownListed is how many deliveries UnknownTypes finds at most.
-const unknownListed = 100
+// unknownLook is how many retrying deliveries UnknownTypes looks at.
+const unknownLook = 1000
 
 // UnknownTypes returns a trouble for each type of a sink that waits because the program of its forwarder knows neither
-// it nor its version. The sample of the look must have the sink. It examines the part of the parked deliveries that
-// BrowseParked does, and counts up to a hundred.
+// it nor its version. The sample of the look must have the sink. It looks at the first thousand retrying deliveries, as far
+// as BrowseParked finds them.
 func (a *Admin) UnknownTypes(ctx context.Context, look *Look, sink string) (all []Trouble, err error) {
 	i := slices.IndexFunc(look.Sample.Sinks, func(s store.SinkSample) bool { return s.Sink == sink })
 	if i < 0 || look.Sample.Sinks[i].Parked.Count(store.StateRetrying) == 0 {
 		return nil, nil
 	}
-	page, err := a.BrowseParked(ctx, Filter{Sink: sink, States: []store.State{store.StateRetrying}, Error: unknownClass}, store.ParkedPlace{}, unknownListed)
+	page, err := a.BrowseParked(ctx, Filter{Sink: sink, States: []store.State{store.StateRetrying}}, store.ParkedPlace{}, unknownLook)
 	if err != nil {
 		return nil, err
 	}
 	counts := make(map[string]int)
 	for i := range page.Deliveries {
 		p := &page.Deliveries[i]
-		if !isUnknown(p.LastError) {
+		if !isUnknown(p) {
 			continue
 		}
 		name := fmt.Sprintf("%s version %d", p.Envelope.Type, p.Envelope.Version)
 		if counts[name]++; counts[name] == 1 {
-			all = append(all, Trouble{Sink: sink, What: UnknownType, Text: name, Cause: p.LastError, Forwarder: look.ownerOf(p)})
+			all = append(all, Trouble{Sink: sink, What: UnknownType, Text: name, Cause: failureText(p), Forwarder: look.ownerOf(p)})
 		}
 	}
 	for i := range all {

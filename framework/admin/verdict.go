@@ -214,7 +214,6 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	return nil
 }
 
-// failed adds what is known of the failed attempts.
 func (v *Verdict) failed(p *store.ParkedDelivery) {
 	v.Class, v.LastError = p.Failure()
 	v.Attempts = attemptViews(p.Attempts)
@@ -233,10 +232,10 @@ func failureText(p *store.ParkedDelivery) string {
 func (w *inquiry) retrying(v *Verdict, p *store.ParkedDelivery) string {
 	due := p.DueAt.After(w.now)
 	switch {
-	case isUnknown(p.LastError) && due:
-		return fmt.Sprintf("%s; next attempt at %s: %s", w.look.unknown(p), timeText(p.DueAt), p.LastError)
-	case isUnknown(p.LastError):
-		return fmt.Sprintf("%s; due since %s: %s", w.look.unknown(p), timeText(p.DueAt), p.LastError)
+	case isUnknown(p) && due:
+		return fmt.Sprintf("%s; next attempt at %s: %s", w.look.unknown(p), timeText(p.DueAt), failureText(p))
+	case isUnknown(p):
+		return fmt.Sprintf("%s; due since %s: %s", w.look.unknown(p), timeText(p.DueAt), failureText(p))
 	case p.Attempt == 0 && p.LastError != "" && due:
 		return fmt.Sprintf("waits until %s, with no attempt spent: %s", timeText(p.DueAt), failureText(p))
 	case p.Attempt == 0 && p.LastError != "":

@@ -27,7 +27,6 @@ type state struct {
 	Stalls map[string]stall `json:"stalls,omitempty"`
 }
 
-// raised is an alert that is raised.
 type raised struct {
 	Raised
 	ToldAt    time.Time `json:"told_at"`             // when it was last published
@@ -40,7 +39,6 @@ type stall struct {
 	Since time.Time `json:"since"`
 }
 
-// readState reads the state of a row.
 func readState(row store.Schedule) (s state, err error) {
 	if row.Spec != "" {
 		err = json.Unmarshal([]byte(row.Spec), &s)
@@ -158,7 +156,6 @@ func word(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// commandFor returns the command that helps with a trouble.
 func commandFor(t admin.Trouble) string {
 	switch t.What {
 	case admin.DeadLetters:

@@ -171,10 +171,8 @@ func (c *Config) Table() (*route.Table, error) {
 		return nil, nil
 	}
 	routes := maps.Clone(c.routing())
-	for name, sink := range c.Sinks {
-		if sink.Kind == webhooks.KindName { // as the forwarder does; the sink may not be built
-			routes[webhooks.Type] = route.To(name)
-		}
+	if sink := c.Webhooks(); sink != "" { // as the forwarder does; the sink may not be built
+		routes[webhooks.Type] = route.To(sink)
 	}
 	return route.New(routes, slices.Collect(maps.Keys(c.Sinks)), c.options.Types, c.others()...)
 }

@@ -26,10 +26,10 @@ type hour [store.HourSpans]struct {
 // add adds what was done since the last heartbeat, and returns the last hour.
 func (h *hour) add(now time.Time, delivered, failed int64) (last []store.Done) {
 	number := now.UnixNano() / int64(store.HourSpan)
-	if p := &h[number%store.HourSpans]; p.number != number {
+	p := &h[number%store.HourSpans]
+	if p.number != number {
 		p.number, p.done = number, store.Done{}
 	}
-	p := &h[number%store.HourSpans]
 	p.done[0] += delivered
 	p.done[1] += failed
 	for i := range int64(store.HourSpans) {

@@ -72,7 +72,6 @@ func RunUnitInPgx[Tx PgxTx[Tag], Tag PgxTag, Options any](ctx context.Context, p
 	}))
 }
 
-// publishAfter publishes once f has returned nil.
 func (u *Unit) publishAfter(ctx context.Context, tx Tx, f func() error) error {
 	u.running = true
 	if err := f(); err != nil {

@@ -73,12 +73,9 @@ func (d *examine) run(cmd *cobra.Command, _ []string) error {
 	}
 	var bad error
 	err := d.Each(cmd, func(source config.Source) (command.Look, error) {
-		findings, err := examineOutbox(cmd.Context(), source, d.Invocation.Options, postgres.Duty(d.duty), d.Options)
+		findings, err := examineOutbox(cmd.Context(), d.Invocation, source, postgres.Duty(d.duty), d.Options)
 		if err == nil {
 			err = cmd.Context().Err()
-		}
-		for i := range findings {
-			findings[i].Text, findings[i].Fix = d.Named(findings[i].Text), d.Named(findings[i].Fix)
 		}
 		bad = errors.Join(bad, d.verdict(findings))
 		return command.Look{View: findings, Print: func(w io.Writer) { printFindings(w, findings) }}, err
@@ -101,7 +98,7 @@ func (d *examine) check() error {
 
 // examineOutbox runs the checks. If the configuration has mistakes but names the database, the
 // mistakes are a finding and not an error.
-func examineOutbox(ctx context.Context, source config.Source, options config.Options, duty postgres.Duty, checks doctor.Options) ([]doctor.Finding, error) {
+func examineOutbox(ctx context.Context, p *command.Invocation, source config.Source, duty postgres.Duty, checks doctor.Options) ([]doctor.Finding, error) {
 	s := doctor.Subject{Duty: duty}
 	tables, err := config.LoadTables(source)
 	if err != nil {
@@ -109,7 +106,7 @@ func examineOutbox(ctx context.Context, source config.Source, options config.Opt
 	}
 	tables.Listen = tables.Database.Dialect() == config.PostgreSQL
 	if source.File != "" {
-		c, err := config.Load(source, options)
+		c, err := config.Load(source, p.Options)
 		if err == nil {
 			s.Forwarder, s.Alerts, tables = new(c.ForwarderConfig(nil)), c.Alerts.WithDefaults(), c.Tables()
 			for _, at := range c.Timetable() {
@@ -125,7 +122,11 @@ func examineOutbox(ctx context.Context, source config.Source, options config.Opt
 	defer cleanup()
 	s.DB, s.Address = db.DB(), tables.Database.DSN()
 	s.PostgreSQL, s.SQLite, s.MySQL = db.Outbox()
-	return doctor.Run(ctx, s, checks), nil
+	findings := doctor.Run(ctx, s, checks)
+	for i := range findings {
+		findings[i].Text, findings[i].Fix = p.Named(findings[i].Text), p.Named(findings[i].Fix)
+	}
+	return findings, nil
 }
 
 // verdict returns an error that names the checks that failed, with --strict also those that

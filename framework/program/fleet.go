@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -25,10 +24,7 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 	if err != nil {
 		return nil, nil, err
 	}
-	e := &engine{Forwarder: f, config: c}
-	if c.Alerts.On() {
-		e.judges = &judges{open: make(map[string]*judged), log: options.Logger}
-	}
+	judges := &judges{open: make(map[string]*judged), log: options.Logger}
 	its := c.Fleet.WithDefaults()
 	pools := database.NewPools(its.Connections - its.Listeners())
 	settings := fleet.Config{
@@ -40,14 +36,14 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 			if err != nil {
 				return fleet.Outbox{}, err
 			}
-			s, db, release, err := pools.Store(ctx, c.TablesIn(address))
-			if err == nil && e.judges != nil {
-				var judge *alerts.Judge
-				if judge, err = newJudge(c, f, d.Name, s, db, options); err != nil {
+			s, release, err := pools.Store(ctx, c.TablesIn(address))
+			if err == nil && c.Alerts.On() {
+				judge, err := newJudge(c, f, d.Name, s, options)
+				if err != nil {
 					release()
 					return fleet.Outbox{}, err
 				}
-				release = e.judges.add(d.Name, judge, release)
+				release = judges.add(d.Name, judge, release)
 			}
 			return fleet.Outbox{Store: s, Close: release, Connects: address.Dialect() != config.SQLite}, err
 		},
@@ -72,7 +68,10 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 		cleanup()
 		return nil, nil, err
 	}
-	e.fleet = all
+	e := &engine{Forwarder: f, fleet: all, config: c}
+	if c.Alerts.On() {
+		e.judge = func(ctx context.Context) error { return judges.run(ctx, all.Databases) }
+	}
 	e.target = observe.Target{Forwarder: f, Databases: e.sampled}
 	return e, cleanup, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/dashboard"
@@ -96,10 +95,9 @@ type forward struct {
 // engine is a forwarder and a scheduler, with the configuration that both were made from.
 type engine struct {
 	*forwarder.Forwarder
-	fleet     *fleet.Fleet        // nil if there is one database
-	scheduler *schedule.Scheduler // nil with a fleet
-	judge     *alerts.Judge       // nil without alerts, and with a fleet
-	judges    *judges             // nil without alerts, and without a fleet
+	fleet     *fleet.Fleet                // nil if there is one database
+	scheduler *schedule.Scheduler         // nil with a fleet
+	judge     func(context.Context) error // judges what to alert of until ctx is done; nil without alerts
 	config    *config.Config
 	store     database.Store
 	target    observe.Target
@@ -112,15 +110,12 @@ func (e *engine) Run(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	if e.fleet != nil {
 		all.Go(func() error { return e.fleet.Run(ctx) })
-		if e.judges != nil {
-			all.Go(func() error { return e.judges.run(ctx, e.fleet.Databases) })
-		}
-		return all.Wait()
+	} else {
+		all.Go(func() error { return e.Forwarder.Run(ctx) })
+		all.Go(func() error { return e.scheduler.Run(ctx) })
 	}
-	all.Go(func() error { return e.Forwarder.Run(ctx) })
-	all.Go(func() error { return e.scheduler.Run(ctx) })
 	if e.judge != nil {
-		all.Go(func() error { return e.judge.Run(ctx) })
+		all.Go(func() error { return e.judge(ctx) })
 	}
 	return all.Wait()
 }

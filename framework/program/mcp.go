@@ -97,10 +97,7 @@ func (m *assistance) doctor(ctx context.Context, cmd *cobra.Command, in doctorAr
 	if err != nil {
 		return nil, err
 	}
-	findings, err := examineOutbox(ctx, source, m.Options, "", checks)
-	for i := range findings {
-		findings[i].Text, findings[i].Fix = m.Named(findings[i].Text), m.Named(findings[i].Fix)
-	}
+	findings, err := examineOutbox(ctx, m.Invocation, source, "", checks)
 	return map[string][]doctor.Finding{"findings": findings}, err
 }
 

@@ -132,12 +132,9 @@ func endpointsOf(c *config.Config, of any) *webhooks.Endpoints {
 
 // findings returns what waybill doctor would report.
 func (f *forward) findings(ctx context.Context, source config.Source, only ...string) []doctor.Finding {
-	found, err := examineOutbox(ctx, source, f.Options, "", doctor.Options{Only: only})
+	found, err := examineOutbox(ctx, f.Invocation, source, "", doctor.Options{Only: only})
 	if err != nil {
 		return []doctor.Finding{{ID: "configuration", Status: doctor.Fail, Text: err.Error()}}
-	}
-	for i := range found {
-		found[i].Text, found[i].Fix = f.Named(found[i].Text), f.Named(found[i].Fix)
 	}
 	return found
 }

@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/waybill-go/waybill/framework/alerts"
 	"github.com/waybill-go/waybill/framework/config"
@@ -57,13 +56,17 @@ func provideEngine(c *config.Config, d *database.Database, s database.Store, opt
 	}
 	e := &engine{Forwarder: f, scheduler: scheduler, config: c, store: s, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}
 	if c.Alerts.On() {
-		e.judge, err = newJudge(c, f, "", s, d.DB(), options)
+		judge, err := newJudge(c, f, "", s, options)
+		if err != nil {
+			return nil, err
+		}
+		e.judge = judge.Run
 	}
-	return e, err
+	return e, nil
 }
 
 // newJudge makes the judge of a database; its name is "" outside of a fleet.
-func newJudge(c *config.Config, f *forwarder.Forwarder, name string, s database.Store, db *sql.DB, options config.Options) (*alerts.Judge, error) {
+func newJudge(c *config.Config, f *forwarder.Forwarder, name string, s database.Store, options config.Options) (*alerts.Judge, error) {
 	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake, Published: options.Published})
 	if err != nil {
 		return nil, err
@@ -73,6 +76,6 @@ func newJudge(c *config.Config, f *forwarder.Forwarder, name string, s database.
 		log = log.With("database", name)
 	}
 	return alerts.New(alerts.Config{
-		Settings: c.Alerts, Store: s, DB: db, Publisher: publisher, Forwarder: f, Database: name, Webhooks: c.Webhooks(), Logger: log,
+		Settings: c.Alerts, Store: s, DB: s.Handle(), Publisher: publisher, Forwarder: f, Database: name, Webhooks: c.Webhooks(), Logger: log,
 	})
 }

@@ -45,13 +45,11 @@ func Drain(t testing.TB, c forwarder.Config, options ...DrainOption) {
 }
 
 // DrainOption is an option of Drain and Advance.
-type DrainOption func(*drainOptions)
-
-type drainOptions struct{ allowDead bool }
+type DrainOption struct{ allowDead bool }
 
 // AllowDead lets deliveries be dead after Drain or Advance, for tests of what happens then. Without it the test
 // fails, also for those that were dead before: requeue or discard them, or allow them again.
-func AllowDead() DrainOption { return func(o *drainOptions) { o.allowDead = true } }
+func AllowDead() DrainOption { return DrainOption{allowDead: true} }
 
 // Advance drains, and then delivers what becomes due within d, in the order of the times, as if
 // d had passed: scheduled deliveries, retries, failed hooks and collections, and all that follows from
@@ -238,11 +236,7 @@ const shownDead = 5
 // requireNoneDead fails the test if a delivery of the sinks, or one without a route, is dead.
 func (r *drain) requireNoneDead(t testing.TB, options []DrainOption) {
 	t.Helper()
-	var o drainOptions
-	for _, set := range options {
-		set(&o)
-	}
-	if o.allowDead {
+	if slices.Contains(options, AllowDead()) {
 		return
 	}
 	all, err := r.parked()

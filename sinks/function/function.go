@@ -167,7 +167,6 @@ func OnCollection[T any](function func(ctx context.Context, c *sinks.Collection,
 	}
 }
 
-// decode is registry.Decode that also decodes to an interface.
 // callKey is the context key of what a function was called for: a delivery or a collection.
 type callKey struct{}
 
@@ -188,6 +187,7 @@ func CollectionFrom(ctx context.Context) *sinks.Collection {
 	return c
 }
 
+// decode is registry.Decode that also decodes to an interface.
 func decode[T any](types *registry.Registry, e *notification.Envelope) (T, error) {
 	if reflect.TypeFor[T]().Kind() != reflect.Interface {
 		return registry.Decode[T](types, e)

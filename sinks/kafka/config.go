@@ -97,13 +97,13 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
+// Build makes a sink of the configuration; see [New].
+func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
+
 // SetDefaults fills the fields that are zero: Client franz-go or the name of Library, Acks all,
 // Compression none, Timeout 10 s, MaxMessageBytes 1 MiB, Format json, Collection records, and those
 // of Encoding.
 //
-// Build makes a sink of the configuration; see [New].
-func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
-
 // Compression is off by default. Every consumer can read uncompressed records, and when the
 // forwarder's CPU was the limit, compression cost a quarter (lz4, zstd) to a half (snappy,
 // gzip) of the throughput. It is useful when the network is the limit. With a topic's

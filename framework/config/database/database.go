@@ -167,6 +167,8 @@ type Store interface {
 	store.Schedules
 	store.Endpoints
 	Unread(ctx context.Context) error
+	// Handle returns the database, for transactions of those who get only the store.
+	Handle() *sql.DB
 }
 
 // Store opens the outbox. It returns [store.ErrNotMigrated] if the tables do not exist, and an

@@ -143,7 +143,7 @@ func (f *tenants) forward(s *sink, connections int, adjust ...func(*fleet.Config
 			if err != nil {
 				return fleet.Outbox{}, err
 			}
-			o, _, release, err := pools.Store(ctx, config.Tables{Database: address, Listen: true, Logger: logger})
+			o, release, err := pools.Store(ctx, config.Tables{Database: address, Listen: true, Logger: logger})
 			return fleet.Outbox{Store: o, Close: release}, err
 		}}
 	for _, a := range adjust {

@@ -58,8 +58,8 @@ func NewPools(connections int) *Pools {
 	}
 }
 
-// Store opens the outbox of a configuration, and returns its handle, too. Call release after their last use.
-func (p *Pools) Store(ctx context.Context, c config.Tables) (s Store, db *sql.DB, release func(), err error) {
+// Store opens the outbox of a configuration. Call release after its last use.
+func (p *Pools) Store(ctx context.Context, c config.Tables) (s Store, release func(), err error) {
 	d := dialectOf(c)
 	address := c.Database.DSN()
 	if own, ok := d.(postgresDialect); ok {
@@ -67,24 +67,26 @@ func (p *Pools) Store(ctx context.Context, c config.Tables) (s Store, db *sql.DB
 		d = own
 	}
 	if c.Database.Dialect() == config.SQLite { // connections to a file are not limited
-		if db, err = d.connect(address, false); err != nil {
-			return nil, nil, nil, err
+		db, err := d.connect(address, false)
+		if err != nil {
+			return nil, nil, err
 		}
 		return p.open(ctx, c, d, db, func() { _ = db.Close() })
 	}
-	if db, err = p.take(c.Database.Dialect(), address); err != nil {
-		return nil, nil, nil, err
+	db, err := p.take(c.Database.Dialect(), address)
+	if err != nil {
+		return nil, nil, err
 	}
 	return p.open(ctx, c, d, db, sync.OnceFunc(func() { p.giveBack(address) }))
 }
 
-func (p *Pools) open(ctx context.Context, c config.Tables, d dialect, db *sql.DB, release func()) (Store, *sql.DB, func(), error) {
+func (p *Pools) open(ctx context.Context, c config.Tables, d dialect, db *sql.DB, release func()) (Store, func(), error) {
 	s, err := d.open(ctx, db, nil)
 	if err != nil {
 		release()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return s, db, release, nil
+	return s, release, nil
 }
 
 // take returns the pool of an address, and makes it if there is none.

@@ -51,7 +51,7 @@ func TestAddressesThatDoNotAnswerLeaveConnectionsToTheOthers(t *testing.T) {
 	at := func(ctx context.Context, address string) (release func(), err error) {
 		d, err := config.ParseDatabase(address)
 		require.NoError(t, err)
-		_, _, release, err = pools.Store(ctx, config.Tables{Database: d})
+		_, release, err = pools.Store(ctx, config.Tables{Database: d})
 		return release, err
 	}
 	server, silent, connected := mute(t)

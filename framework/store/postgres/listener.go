@@ -11,6 +11,7 @@ import (
 
 	"github.com/lib/pq"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
@@ -111,9 +112,7 @@ func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 			return fmt.Errorf("listen: %w", err)
 		}
 		// The server's timeout is shorter than the time between pings. That is no failure.
-		select {
-		case <-time.After(idlePause):
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, idlePause) {
 			return nil
 		}
 	}

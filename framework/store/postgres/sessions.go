@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 
@@ -45,11 +46,11 @@ func (l listening) subscribe(ctx context.Context, db *sql.DB) (*sql.Conn, error)
 	defer cancel()
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return nil, orSilent(ctx, err)
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
 	if _, err := conn.ExecContext(ctx, `LISTEN `+pq.QuoteIdentifier(l.channel)); err != nil {
 		_ = conn.Close()
-		return nil, orSilent(ctx, err)
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
 	return conn, nil
 }
@@ -65,18 +66,12 @@ func (l listening) next(ctx context.Context, conn *sql.Conn) (payload string, er
 			return payload, err
 		}
 		answer, cancel := context.WithTimeoutCause(ctx, l.silence-l.heartbeat, errSilent)
-		err = orSilent(answer, conn.PingContext(answer))
+		if err = conn.PingContext(answer); err != nil {
+			err = cmp.Or(context.Cause(answer), err)
+		}
 		cancel()
 		if err != nil {
 			return "", err
 		}
 	}
-}
-
-// orSilent returns err, or errSilent if that is why ctx has ended.
-func orSilent(ctx context.Context, err error) error {
-	if err != nil && context.Cause(ctx) == errSilent { //nolint:errorlint // it is the cause itself
-		return errSilent
-	}
-	return err
 }

@@ -192,7 +192,6 @@ type parkedPage struct {
 	Beyond bool
 }
 
-// parkedOrder is an order of the list.
 type parkedOrder struct {
 	Name, Text string
 	compare    func(a, b *store.ParkedDelivery) int
@@ -212,8 +211,7 @@ var parkedOrders = []parkedOrder{
 
 const (
 	// sortedRows is how many deliveries are sorted: the first ones of the log that match.
-	sortedRows = 1000
-	// shownCauses is how many causes are listed.
+	sortedRows  = 1000
 	shownCauses = 5
 )
 

@@ -109,24 +109,8 @@ func (r *request) readAction(ctx context.Context, page *sinkPage) error {
 	return err
 }
 
-// searchedActions is how many of the latest actions are searched for a pause.
+// searchedActions is how many of the latest pauses and resumes are searched for one of a sink.
 const searchedActions = 100
-
-// lastPause returns the latest pause or resume of a sink; nil if it is not among the latest
-// actions.
-func (r *request) lastPause(ctx context.Context, sink string) (*store.Action, error) {
-	actions, err := r.Admin.Actions(ctx, searchedActions)
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range actions {
-		var f admin.PauseFilter
-		if (a.Name == "pause" || a.Name == "resume") && json.Unmarshal(a.Filter, &f) == nil && slices.Contains(f.Sinks, sink) {
-			return &a, nil
-		}
-	}
-	return nil, nil
-}
 
 func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 	for _, l := range m.Lanes {
@@ -241,8 +225,13 @@ func (r *request) onSink(ctx context.Context, o admin.Operation) (any, error) {
 		return nil, err
 	}
 	next := goTo{path: sinkPath(sink)}
-	if did, err := r.lastPause(ctx, sink); err == nil && did != nil {
-		next.query = []any{"action", did.ID}
+	recent, _ := r.Store.Actions(ctx, searchedActions, "pause", "resume")
+	at := slices.IndexFunc(recent, func(a store.Action) bool {
+		var f admin.PauseFilter
+		return json.Unmarshal(a.Filter, &f) == nil && slices.Contains(f.Sinks, sink)
+	})
+	if at >= 0 {
+		next.query = []any{"action", recent[at].ID}
 	}
 	return next, nil
 }

@@ -57,27 +57,29 @@ func Of(t *target.Target, m masks.Masks, user access.User) *Store {
 	return v
 }
 
-// The class that an error may begin with, and the status of the answer, which the receiver's own text follows.
-var (
-	classed  = regexp.MustCompile(`^(transient|throttled|unavailable|permanent|invalid|unknown|cancelled)(?: until [0-9TZ:-]+)?(?:: |$)`)
-	answered = regexp.MustCompile(`^https?://\S+?: ([1-5]\d\d)\b`)
-)
+// answered matches the status of an answer, which the receiver's own text follows.
+var answered = regexp.MustCompile(`^https?://\S+?: ([1-5]\d\d)\b`)
+
+// brief returns a class and the status of the answer with which a cause begins, as far as there are any.
+func brief(class, between, cause string) string {
+	found := answered.FindStringSubmatch(cause)
+	switch {
+	case found == nil:
+		return class
+	case class == "":
+		return "http " + found[1]
+	}
+	return class + between + "http " + found[1]
+}
 
 // Class returns the class of an error and the status of the answer, such as "permanent, http 422", as far as the text has
 // them; "" if there is no error.
 func Class(text string) string {
-	var parts []string
-	rest := text
-	if found := classed.FindStringSubmatch(text); found != nil {
-		parts, rest = append(parts, found[1]), text[len(found[0]):]
+	class, cause := (&store.Parked{LastError: text}).Failure()
+	if shown := brief(class, ", ", cause); shown != "" || text == "" {
+		return shown
 	}
-	if found := answered.FindStringSubmatch(rest); found != nil {
-		parts = append(parts, "http "+found[1])
-	}
-	if len(parts) == 0 && text != "" {
-		return "an error"
-	}
-	return strings.Join(parts, ", ")
+	return "an error"
 }
 
 // proved matches the part of a receipt that is not the receiver's own text.
@@ -288,7 +290,13 @@ func (v *Store) lastError(d *store.ParkedDelivery) string {
 		return v.text(d.Envelope.Type, d.LastError, d.Envelope.Payload)
 	}
 	class, cause := d.Failure()
-	return strings.Replace(Class(classedText(class, cause)), ", ", ": ", 1)
+	switch class {
+	case "":
+		return Class(cause)
+	case "timeout", "panic":
+		class = "transient"
+	}
+	return brief(class, ": ", cause)
 }
 
 // classOnly reports whether only the class of a delivery's errors may be shown: to viewers, and if its type has masks
@@ -303,21 +311,10 @@ func (v *Store) attempts(d *store.ParkedDelivery) []store.PastAttempt {
 	for i := range attempts {
 		a := &attempts[i]
 		if a.Error = v.text(d.Envelope.Type, a.Error, d.Envelope.Payload); v.classOnly(d) {
-			_, a.Error, _ = strings.Cut(Class(classedText(a.Class, d.Attempts[i].Error)), ", ")
+			a.Error = brief("", "", d.Attempts[i].Error)
 		}
 	}
 	return attempts
-}
-
-// classedText returns an error as package sinks writes it.
-func classedText(class, cause string) string {
-	switch class {
-	case "":
-		return cause
-	case "timeout", "panic":
-		class = "transient"
-	}
-	return class + ": " + cause
 }
 
 func (v *Store) trace(t *store.Trace) {

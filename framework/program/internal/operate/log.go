@@ -83,11 +83,7 @@ func (l *logged) run(cmd *cobra.Command, _ []string) error {
 func printLogged(w io.Writer, page admin.LogPage) {
 	rows := command.NewTable(w, "offset", "occurred on", "type", "key", "id", "sinks")
 	for _, r := range page.Rows {
-		states := make([]string, len(r.Verdicts))
-		for i, v := range r.Verdicts {
-			states[i] = v.Sink + " " + stateText(v)
-		}
-		rows.AppendRow(table.Row{r.Offset, command.TimeText(r.OccurredOn), r.Type, command.OrDash(r.Key), r.ID, cmp.Or(strings.Join(states, ", "), "no route")})
+		rows.AppendRow(table.Row{r.Offset, command.TimeText(r.OccurredOn), r.Type, command.OrDash(r.Key), r.ID, cmp.Or(statesText(r.Verdicts), "no route")})
 	}
 	end := searchedBack(page.Searched, page.Next)
 	if len(page.Rows) == 0 {

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -92,10 +93,10 @@ func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 	return f.Filter, nil
 }
 
-// isEmpty reports whether no flag selects deliveries.
-func (f *filterFlags) isEmpty() bool {
-	return f.Sink == "" && f.Type == "" && f.Key == "" && f.Group == "" && f.ID == "" && f.Error == "" && f.Cause == "" &&
-		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0 && len(f.metadata) == 0
+// isEmpty reports whether a filter selects all.
+func isEmpty(f admin.Filter) bool {
+	text, err := json.Marshal(f)
+	return err == nil && string(text) == "{}"
 }
 
 func newParkedList(p *command.Invocation) *cobra.Command {

@@ -113,9 +113,9 @@ func (a *parkedAction) act(cmd *cobra.Command, _ []string) error {
 	switch {
 	case err != nil:
 		return err
-	case a.filters.isEmpty() && !a.all && !a.reroutes():
+	case isEmpty(filter) && !a.all && !a.reroutes():
 		return command.WrongUsage(cmd, errors.New("select deliveries, such as with --sink partner, or use --all"))
-	case !a.filters.isEmpty() && a.all:
+	case !isEmpty(filter) && a.all:
 		return command.WrongUsage(cmd, errors.New("--all contradicts the other flags that select deliveries: leave one of them out"))
 	}
 	if err := a.check(cmd); err != nil {

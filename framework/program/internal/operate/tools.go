@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,32 +45,27 @@ func (t *Tools) Close() {
 
 // AddTo adds the tools to a server, those that change something only if acts is set.
 func (t *Tools) AddTo(s *mcp.Server, acts bool) {
-	add(t, s, "status", "Show the cursors and pending counts of each sink, what is parked, what is wrong (troubles), and the running forwarders, as waybill status.", t.status)
-	add(t, s, "why", "Explain where a notification, or the latest ones of a key, are at each sink and why, as waybill why. Give id or key.", t.why)
-	add(t, s, "parked", "List parked deliveries with their last errors and attempts, or with by_cause groups of failed ones, as waybill parked list and causes. Payloads are left out.", t.parked)
-	add(t, s, "log", "List notifications in the log, newest first, with their state at each sink, as waybill log. Payloads are left out.", t.log)
-	add(t, s, "types", "List the notification types with their versions, counts and the sinks that they go to, as waybill types.", t.types)
+	add(t, s, "status", tool.Kind{}, "Show the cursors and pending counts of each sink, what is parked, what is wrong (troubles), and the running forwarders, as waybill status.", t.status)
+	add(t, s, "why", tool.Kind{}, "Explain where a notification, or the latest ones of a key, are at each sink and why, as waybill why. Give id or key.", t.why)
+	add(t, s, "parked", tool.Kind{}, "List parked deliveries with their last errors and attempts, or with by_cause groups of failed ones, as waybill parked list and causes. Payloads are left out.", t.parked)
+	add(t, s, "log", tool.Kind{}, "List notifications in the log, newest first, with their state at each sink, as waybill log. Payloads are left out.", t.log)
+	add(t, s, "types", tool.Kind{}, "List the notification types with their versions, counts and the sinks that they go to, as waybill types.", t.types)
 	if !acts {
 		return
 	}
-	add(t, s, "plan", "Count what an operation would change, and change nothing. Pass the operation, the same arguments, and the count and planned_at of the answer to act.", t.plan)
-	const about = "Do a planned operation: requeue, discard, skip or reroute parked deliveries, pause or resume a sink. Refused if it would change another number than count. Discard and skip cannot be undone."
-	tool.Add(s, "act", about, tool.Kind{Changes: true}, with(t, t.act))
+	add(t, s, "plan", tool.Kind{}, "Count what an operation would change, and change nothing. Pass the operation, the same arguments, and the count and planned_at of the answer to act.", t.plan)
+	add(t, s, "act", tool.Kind{Changes: true}, "Do a planned operation: requeue, discard, skip or reroute parked deliveries, pause or resume a sink. Refused if it would change another number than count. Discard and skip cannot be undone.", t.act)
 }
 
-func add[In any](t *Tools, s *mcp.Server, name, about string, do func(context.Context, *operator, In) (any, error)) {
-	tool.Add(s, name, about, tool.Kind{}, with(t, do))
-}
-
-// with gives the operator to a tool.
-func with[In any](t *Tools, do func(context.Context, *operator, In) (any, error)) func(context.Context, In) (any, error) {
-	return func(ctx context.Context, in In) (any, error) {
+// add adds a tool that gets the operator.
+func add[In any](t *Tools, s *mcp.Server, name string, kind tool.Kind, about string, do func(context.Context, *operator, In) (any, error)) {
+	tool.Add(s, name, about, kind, func(ctx context.Context, in In) (any, error) {
 		o, err := t.operator()
 		if err != nil {
 			return nil, err
 		}
 		return do(ctx, o, in)
-	}
+	})
 }
 
 // operator opens the database unless it is open.
@@ -133,7 +127,7 @@ type selecting struct {
 	Type      string            `json:"type,omitempty" jsonschema:"deliveries of this type, or of types with a prefix (order.*)"`
 	Key       string            `json:"key,omitempty" jsonschema:"deliveries of this key"`
 	Group     string            `json:"group,omitempty" jsonschema:"deliveries that their sink collects in this group"`
-	States    []string          `json:"states,omitempty" jsonschema:"deliveries in these states: retrying, scheduled, blocked, quiet, dead, settling, collecting, cancelled"`
+	States    []store.State     `json:"states,omitempty" jsonschema:"deliveries in these states: retrying, scheduled, blocked, quiet, dead, settling, collecting, cancelled"`
 	Metadata  map[string]string `json:"metadata,omitempty" jsonschema:"deliveries with this metadata"`
 	OlderThan string            `json:"older_than,omitempty" jsonschema:"first parked longer ago than this, such as 90m or 7d"`
 	NewerThan string            `json:"newer_than,omitempty" jsonschema:"first parked not longer ago than this, such as 90m or 7d"`
@@ -142,10 +136,7 @@ type selecting struct {
 }
 
 func (s *selecting) filter() (admin.Filter, error) {
-	f := admin.Filter{Sink: s.Sink, ID: s.ID, Type: s.Type, Key: s.Key, Group: s.Group, Metadata: s.Metadata, Error: s.Error, Cause: s.Cause}
-	for _, state := range s.States {
-		f.States = append(f.States, store.State(state))
-	}
+	f := admin.Filter{Sink: s.Sink, ID: s.ID, Type: s.Type, Key: s.Key, Group: s.Group, States: s.States, Metadata: s.Metadata, Error: s.Error, Cause: s.Cause}
 	var older, newer ageFlag
 	if err := errors.Join(parse("older_than", s.OlderThan, &older), parse("newer_than", s.NewerThan, &newer)); err != nil {
 		return f, err
@@ -217,12 +208,6 @@ func (t *Tools) log(ctx context.Context, o *operator, in logArguments) (any, err
 	return o.Log(ctx, filter, in.Before, limit, o.routing)
 }
 
-// typesView is the answer of the tool types.
-type typesView struct {
-	Types []admin.Type `json:"types"`
-	More  bool         `json:"more,omitempty"`
-}
-
 type typesArguments struct {
 	Rows  int `json:"rows,omitempty" jsonschema:"how many of the last rows of the log, and of parked deliveries, to search, 1 to 1000000 (default 100000)"`
 	Limit int `json:"limit,omitempty" jsonschema:"how many types, 1 to 500 (default 100)"`
@@ -237,13 +222,14 @@ func (t *Tools) types(ctx context.Context, o *operator, in typesArguments) (any,
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
 	}
-	counts, err := o.Types(ctx, rows)
+	found, err := o.listTypes(ctx, rows, t.Options.Types)
 	if err != nil {
 		return nil, err
 	}
-	routing, err := o.Beside(ctx, o.routing)
-	found := append([]admin.Type{}, admin.Types(counts, routing, t.Options.Types)...)
-	return typesView{found[:min(limit, len(found))], len(found) > limit}, err
+	return struct {
+		Types []admin.Type `json:"types"`
+		More  bool         `json:"more,omitempty"`
+	}{append([]admin.Type{}, found[:min(limit, len(found))]...), len(found) > limit}, nil
 }
 
 // planning are the arguments of plan and act that say what to do.
@@ -267,11 +253,8 @@ type planView struct {
 }
 
 func (t *Tools) plan(ctx context.Context, o *operator, in planning) (any, error) {
-	p, err := t.prepare(ctx, o, &in, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	return p.view, nil
+	view, _, err := prepare(ctx, o, &in, time.Time{})
+	return view, err
 }
 
 type actArguments struct {
@@ -292,28 +275,22 @@ func (t *Tools) act(ctx context.Context, o *operator, in actArguments) (any, err
 	if _, onSink := admin.Named(admin.OnSinks, in.Operation); (err != nil || at.After(time.Now().Add(time.Hour))) && !onSink {
 		return nil, fmt.Errorf("planned_at is %q: call plan first, and pass the planned_at that it answers with", in.PlannedAt)
 	}
-	p, err := t.prepare(ctx, &operator{o.For(admin.Request{Reason: in.Reason}), o.routing}, &in.planning, at)
+	view, run, err := prepare(ctx, &operator{o.For(admin.Request{Reason: in.Reason}), o.routing}, &in.planning, at)
 	if err != nil {
 		return nil, err
 	}
-	if p.view.Count != in.Count {
-		return nil, fmt.Errorf("count is %d, but this would %s %d now: nothing was done; call plan again", in.Count, in.Operation, p.view.Count)
+	if view.Count != in.Count {
+		return nil, fmt.Errorf("count is %d, but this would %s %d now: nothing was done; call plan again", in.Count, in.Operation, view.Count)
 	}
-	return p.run(ctx)
-}
-
-// prepared is an operation that has been planned.
-type prepared struct {
-	view planView
-	run  func(context.Context) (any, error)
+	return run(ctx)
 }
 
 // prepare plans an operation. With the time of an earlier plan, it leaves out what was parked or
 // changed since.
-func (t *Tools) prepare(ctx context.Context, o *operator, in *planning, at time.Time) (prepared, error) {
+func prepare(ctx context.Context, o *operator, in *planning, at time.Time) (view planView, run func(context.Context) (any, error), err error) {
 	filter, err := in.filter()
 	if err != nil {
-		return prepared{}, err
+		return view, nil, err
 	}
 	if operation, onSink := admin.Named(admin.OnSinks, in.Operation); onSink {
 		return pausingOf(ctx, o, operation, in, filter)
@@ -322,58 +299,52 @@ func (t *Tools) prepare(ctx context.Context, o *operator, in *planning, at time.
 	empty := isEmpty(filter)
 	switch {
 	case !known || operation.Name == "replay":
-		return prepared{}, fmt.Errorf("operation is %q: use requeue, discard, skip, reroute, pause or resume", in.Operation)
+		return view, nil, fmt.Errorf("operation is %q: use requeue, discard, skip, reroute, pause or resume", in.Operation)
 	case operation.Name == "reroute" && o.routing.Routes == nil:
-		return prepared{}, errors.New("operation reroute needs routes: start the server with -c and a configuration that has some")
+		return view, nil, errors.New("operation reroute needs routes: start the server with -c and a configuration that has some")
 	case empty && !in.All && operation.Name != "reroute":
-		return prepared{}, errors.New("all is missing: select deliveries, such as with sink, or set all")
+		return view, nil, errors.New("all is missing: select deliveries, such as with sink, or set all")
 	case !empty && in.All:
-		return prepared{}, errors.New("all contradicts the other arguments that select deliveries: leave one of them out")
+		return view, nil, errors.New("all contradicts the other arguments that select deliveries: leave one of them out")
 	}
 	filter.PlannedAt = at
 	planned, err := o.Plan(ctx, admin.Task{Operation: operation.Name, Filter: filter, Routes: o.routing.Routes})
 	if err != nil {
-		return prepared{}, err
+		return view, nil, err
 	}
-	view := planView{Operation: operation.Name, About: operation.About, Count: planned.Total()}
+	view = planView{Operation: operation.Name, About: operation.About, Count: planned.Total()}
 	if p, is := planned.(*admin.Plan); is {
 		view.PlannedAt, view.Counts, view.Types, view.More = p.PlannedAt(), p.Counts, p.Types, p.More
 	}
-	return prepared{view, func(ctx context.Context) (any, error) {
+	return view, func(ctx context.Context) (any, error) {
 		action, err := planned.Run(ctx, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s %d of %d, then stopped; %s: %w", operation.Done, action.Count, planned.Total(), again(action), err)
 		}
 		return action, nil
-	}}, nil
+	}, nil
 }
 
 // pausingOf plans to pause or resume one sink.
-func pausingOf(ctx context.Context, o *operator, operation admin.Operation, in *planning, filter admin.Filter) (prepared, error) {
+func pausingOf(ctx context.Context, o *operator, operation admin.Operation, in *planning, filter admin.Filter) (view planView, run func(context.Context) (any, error), err error) {
 	filter.Sink = ""
 	if in.Sink == "" || in.All || !isEmpty(filter) {
-		return prepared{}, fmt.Errorf("sink: to %s, name one sink and nothing else", operation.Name)
+		return view, nil, fmt.Errorf("sink: to %s, name one sink and nothing else", operation.Name)
 	}
 	sinks, err := o.Sinks(ctx)
 	if err != nil {
-		return prepared{}, err
+		return view, nil, err
 	}
 	at := slices.IndexFunc(sinks, func(s admin.SinkStatus) bool { return s.Sink == in.Sink })
 	if at < 0 {
-		return prepared{}, fmt.Errorf("sink is %q, which has no cursors: the tool status shows the sinks", in.Sink)
+		return view, nil, fmt.Errorf("sink is %q, which has no cursors: the tool status shows the sinks", in.Sink)
 	}
-	view := planView{Operation: operation.Name, About: operation.About}
+	view = planView{Operation: operation.Name, About: operation.About}
 	if sinks[at].Paused == (operation.Name == "resume") {
 		view.Count = 1
 	}
-	return prepared{view, func(ctx context.Context) (any, error) {
+	return view, func(ctx context.Context) (any, error) {
 		changed, err := o.Do(ctx, operation, in.Sink)
 		return map[string][]string{operation.Done: append([]string{}, changed...)}, err
-	}}, nil
-}
-
-// isEmpty reports whether a filter selects all.
-func isEmpty(f admin.Filter) bool {
-	text, err := json.Marshal(f)
-	return err == nil && string(text) == "{}"
+	}, nil
 }

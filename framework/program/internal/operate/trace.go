@@ -107,11 +107,7 @@ func place(r *store.Row) string {
 // printBranch prints a line for the notification, one for each error, and what it caused,
 // indented.
 func printBranch(w io.Writer, b *admin.Branch, indent string, now time.Time) {
-	states := make([]string, len(b.Verdicts))
-	for i, v := range b.Verdicts {
-		states[i] = v.Sink + " " + stateText(v)
-	}
-	terminal.Printf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, command.OrDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(strings.Join(states, ", "), b.Text))
+	terminal.Printf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, command.OrDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(statesText(b.Verdicts), b.Text))
 	for _, v := range b.Verdicts {
 		if failure := joined(v.Class, v.LastError); failure != "" {
 			terminal.Printf(w, "%s    %s: %s\n", indent, v.Sink, command.FirstLine(failure, 300))
@@ -128,6 +124,15 @@ func joined(class, cause string) string {
 		return cmp.Or(cause, class)
 	}
 	return class + ": " + cause
+}
+
+// statesText returns the state at each sink.
+func statesText(verdicts []admin.Verdict) string {
+	states := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		states[i] = v.Sink + " " + stateText(v)
+	}
+	return strings.Join(states, ", ")
 }
 
 // stateText returns the state of a delivery in a word or two.

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
 )
 
 func newTypes(p *command.Invocation) *cobra.Command {
@@ -60,53 +62,48 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	case t.all && t.offline:
 		return command.WrongUsage(cmd, errors.New("--all searches the log and --offline does not read it: leave one out"))
 	}
-	load, source := config.LoadDeliveries, t.Source(t.Flags) // needs no database
-	if !t.offline {
-		var err error
-		if source, err = t.One(cmd, t.Flags); err != nil {
-			return err
-		}
-		load = config.LoadRoutes
-	}
-	c, err := load(source, t.Options)
+	lines, withRoutes, err := t.list(cmd)
 	if err != nil {
 		return err
 	}
-	routes, err := c.Table()
-	if err != nil {
-		return err
-	}
-	var counts []store.TypeCount
-	routing := command.RoutingOf(c, routes)
-	if !t.offline {
-		if counts, routing, err = t.look(cmd, routing); err != nil {
-			return err
-		}
-	}
-	lines := admin.Types(counts, routing, t.Options.Types)
 	if t.JSON {
 		return command.PrintJSON(t.Stdout, lines)
 	}
-	printTypes(t.Stdout, lines, routes != nil, t.Options.Types != nil)
+	printTypes(t.Stdout, lines, withRoutes, t.Options.Types != nil)
 	return nil
 }
 
-// look counts the types in the log and among parked deliveries, and adds the sinks of other configurations.
-func (t *types) look(cmd *cobra.Command, routing admin.Routing) ([]store.TypeCount, admin.Routing, error) {
+// list lists the types, and reports whether there are routes.
+func (t *types) list(cmd *cobra.Command) (lines []admin.Type, withRoutes bool, err error) {
+	if t.offline {
+		c, err := config.LoadDeliveries(t.Source(t.Flags), t.Options) // needs no database
+		if err != nil {
+			return nil, false, err
+		}
+		routes, err := c.Table()
+		return admin.Types(nil, command.RoutingOf(c, routes), t.Options.Types), routes != nil, err
+	}
 	o, cleanup, err := t.open(cmd)
 	if err != nil {
-		return nil, routing, err
+		return nil, false, err
 	}
 	defer cleanup()
-	limit := t.rows
+	rows := t.rows
 	if t.all {
-		limit = 0
+		rows = 0
 	}
-	counts, err := o.Types(cmd.Context(), limit)
-	if err == nil {
-		routing, err = o.Beside(cmd.Context(), routing)
+	lines, err = o.listTypes(cmd.Context(), rows, t.Options.Types)
+	return lines, o.routing.Routes != nil, err
+}
+
+// listTypes lists the types in the last rows of the log, with the sinks of other configurations.
+func (o *operator) listTypes(ctx context.Context, rows int, registered *registry.Registry) ([]admin.Type, error) {
+	counts, err := o.Types(ctx, rows)
+	if err != nil {
+		return nil, err
 	}
-	return counts, routing, err
+	routing, err := o.Beside(ctx, o.routing)
+	return admin.Types(counts, routing, registered), err
 }
 
 func printTypes(w io.Writer, lines []admin.Type, withRoutes, withRegistered bool) {

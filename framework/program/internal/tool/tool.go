@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -82,31 +83,21 @@ func answer(view any) (json.RawMessage, error) {
 	return json.RawMessage(literal(b.String())), nil
 }
 
+var (
+	escape = regexp.MustCompile(`\\(?:u[0-9a-f]{4}|.)`)
+	// shown matches the escapes of characters that a terminal shows.
+	shown = regexp.MustCompile(`^\\(?:["\\/nt]|u003[ce]|u0026)$`)
+)
+
 // literal makes the escapes in JSON part of the texts: the text of an ESC becomes \u001b, which a
 // terminal shows and does not obey. Tabs and line ends stay.
 func literal(text string) string {
-	var b strings.Builder
-	for {
-		at := strings.IndexByte(text, '\\')
-		if at < 0 {
-			b.WriteString(text)
-			return b.String()
+	return escape.ReplaceAllStringFunc(text, func(found string) string {
+		if shown.MatchString(found) {
+			return found
 		}
-		b.WriteString(text[:at])
-		if text = text[at:]; !isPlain(text) {
-			b.WriteByte('\\')
-		}
-		b.WriteString(text[:2])
-		text = text[2:]
-	}
-}
-
-// isPlain reports whether an escape stands for a character that a terminal shows.
-func isPlain(escape string) bool {
-	if strings.IndexByte(`"\/nt`, escape[1]) >= 0 {
-		return true
-	}
-	return strings.HasPrefix(escape, `\u003c`) || strings.HasPrefix(escape, `\u003e`) || strings.HasPrefix(escape, `\u0026`)
+		return `\` + found
+	})
 }
 
 // visible escapes what is not visible in a text of several lines.
