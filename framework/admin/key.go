@@ -110,7 +110,11 @@ func (a *Admin) WhyKey(ctx context.Context, f LogFilter, before int64, limit int
 	if err != nil {
 		return found, err
 	}
-	refs = append(refs, parked...)
+	for _, ref := range parked { // all are in the first answer, and later ones among the rows of their time
+		if before == 0 || ref.Offset >= page.Next {
+			refs = append(refs, ref)
+		}
+	}
 	slices.SortFunc(refs, func(a, b store.Ref) int { return cmp.Or(cmp.Compare(b.Offset, a.Offset), cmp.Compare(a.ID, b.ID)) })
 	refs = slices.Compact(refs)
 	found.Searched, found.Next = page.Last, page.Next

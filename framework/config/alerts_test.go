@@ -90,6 +90,16 @@ source: {kafka: {brokers: ["localhost:9092"], topics: [orders]}}`, 1))})
 	require.ErrorContains(t, err, "alerts: nothing can be published to the log of source")
 }
 
+func TestAlertsOfNoCauseAreAMistake(t *testing.T) {
+	t.Parallel()
+	for _, off := range []string{"dead: false", "disabled_endpoint: false", "dead: false, every: 1h"} {
+		_, err := load(t, config.Source{File: write(t, strings.Replace(alerting, "every: 24h", off, 1))})
+		require.ErrorContains(t, err, ":7: alerts: all causes are switched off: set one of those that you want", off)
+	}
+	_, err := load(t, config.Source{File: write(t, strings.Replace(alerting, "every: 24h", "dead: false, stalled: 5m", 1))})
+	require.NoError(t, err)
+}
+
 func TestAlertsThatDifferNeedANewForwarder(t *testing.T) {
 	t.Parallel()
 	a, err := load(t, config.Source{File: write(t, alerting)})

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -87,7 +86,7 @@ func (a Alerts) validate(p *Problems, at string) {
 		}
 	}
 	u, err := url.Parse(a.Dashboard)
-	p.Require(a.Dashboard == "" || err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != "" && u.User == nil,
+	p.Require(a.Dashboard == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil,
 		"%s.dashboard is not an address: use one like https://waybill.example/, without a password", at)
 }
 

@@ -104,7 +104,7 @@ type whyArguments struct {
 }
 
 func (t *Tools) why(ctx context.Context, o *operator, in whyArguments) (any, error) {
-	limit, err := tool.Limit(in.Limit, 5, 20)
+	limit, err := tool.Limit("limit", in.Limit, 5, 20)
 	switch {
 	case err != nil:
 		return nil, err
@@ -163,7 +163,7 @@ type parkedArguments struct {
 }
 
 func (t *Tools) parked(ctx context.Context, o *operator, in parkedArguments) (any, error) {
-	limit, err := tool.Limit(in.Limit, 20, 100)
+	limit, err := tool.Limit("limit", in.Limit, 20, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ type logArguments struct {
 }
 
 func (t *Tools) log(ctx context.Context, o *operator, in logArguments) (any, error) {
-	limit, err := tool.Limit(in.Limit, usuallyLogged, 100)
+	limit, err := tool.Limit("limit", in.Limit, usuallyLogged, 100)
 	var since, until momentFlag
 	if err = errors.Join(err, parse("since", in.Since, &since), parse("until", in.Until, &until)); err != nil {
 		return nil, err
@@ -214,13 +214,13 @@ type typesArguments struct {
 }
 
 func (t *Tools) types(ctx context.Context, o *operator, in typesArguments) (any, error) {
-	limit, err := tool.Limit(in.Limit, 100, 500)
+	limit, err := tool.Limit("limit", in.Limit, 100, 500)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tool.Limit(in.Rows, 100_000, 1_000_000)
+	rows, err := tool.Limit("rows", in.Rows, 100_000, 1_000_000)
 	if err != nil {
-		return nil, fmt.Errorf("rows: %w", err)
+		return nil, err
 	}
 	found, err := o.listTypes(ctx, rows, t.Options.Types)
 	if err != nil {

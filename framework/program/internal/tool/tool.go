@@ -56,13 +56,13 @@ func Explain(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// Limit returns how many things to answer with: usual for 0.
-func Limit(limit, usual, most int) (int, error) {
+// Limit returns an argument that says how many: usual for 0.
+func Limit(name string, limit, usual, most int) (int, error) {
 	switch {
 	case limit == 0:
 		return usual, nil
 	case limit < 0 || limit > most:
-		return 0, fmt.Errorf("limit is %d: use 1 to %d", limit, most)
+		return 0, fmt.Errorf("%s is %d: use 1 to %d", name, limit, most)
 	}
 	return limit, nil
 }

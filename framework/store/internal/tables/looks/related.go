@@ -230,6 +230,7 @@ func (t *Looks) TraceRows(ctx context.Context, rows []notification.Envelope) (al
 	}
 	for _, e := range rows {
 		trace := *found.of[e.ID]
+		trace.Parked = slices.Clone(trace.Parked)
 		trace.Rows = slices.DeleteFunc(slices.Clone(trace.Rows), func(r store.TracedRow) bool { return r.Envelope.Offset != e.Offset })
 		all = append(all, trace)
 	}
