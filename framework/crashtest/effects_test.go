@@ -32,7 +32,7 @@ const variableEffects = "WAYBILL_CRASH_EFFECTS"
 const (
 	usualKills     = 4
 	mostEffects    = 60              // between two kills
-	effectPatience = 2 * time.Minute // limit of each wait
+	effectPatience = 5 * time.Minute // limit of each wait
 )
 
 // stage is a test that kills programs.

@@ -226,7 +226,7 @@ func TestAToolNamesTheArgumentThatIsWrong(t *testing.T) {
 		{"log", map[string]any{"before": -1}, `before is -1: use an offset of at least 1`},
 		{"why", nil, `id or key: give one of them`},
 		{"why", map[string]any{"id": "a", "limit": 3}, `type, before and limit need key`},
-		{"types", map[string]any{"rows": -1}, `rows: `},
+		{"types", map[string]any{"rows": -1}, `rows is -1: use 1 to `},
 		{"doctor", map[string]any{"only": []string{"luck"}}, `only or skip: there is no check "luck": use `},
 		{"plan", map[string]any{}, `missing properties: ["operation"]`},
 		{"plan", map[string]any{"operation": "replay"}, `operation is "replay": use requeue, discard`},
