@@ -15,7 +15,7 @@ import (
 
 const (
 	// CauseRows is how many failed deliveries are grouped by their cause: the first ones that match.
-	CauseRows = 10_000
+	CauseRows = 5000
 	// causeLook is how many parked deliveries are examined to find them.
 	causeLook = 50_000
 	// causeBytes is how much of an error distinguishes causes.
@@ -48,7 +48,7 @@ type Causes struct {
 	More     bool `json:"more,omitempty"`
 }
 
-// Causes groups failed deliveries by cause: the first 10,000 that match the filter, by sink and in log order, of the
+// Causes groups failed deliveries by cause: the first 5,000 that match the filter, by sink and in log order, of the
 // first 50,000 parked ones. A filter without states selects dead and retrying ones, and the first members of
 // collections.
 func (a *Admin) Causes(ctx context.Context, f Filter) (Causes, error) {

@@ -28,8 +28,8 @@ type Browser interface {
 	Trace(ctx context.Context, q TraceQuery) (Trace, error)
 
 	// TraceRows traces rows of the log, such as those of a page of Browse, and returns a trace for each, in
-	// their order. It reads no payloads, and sets neither Oldest nor Before in their lanes. It costs about a
-	// statement for each lane that has one of the rows, so ask for a thousand rows at most.
+	// their order. It reads no payloads, and sets neither Oldest nor Before in their lanes. It costs a
+	// statement for each sink, or for each 64 lanes of it, so ask for a thousand rows at most.
 	TraceRows(ctx context.Context, rows []notification.Envelope) ([]Trace, error)
 
 	// ReceiptsOf returns the archived receipts of rows of the log, ordered by offset, id and

@@ -20,10 +20,10 @@ func newParkedCauses(p *command.Invocation) *cobra.Command {
 		Long: `Group failed deliveries by cause: those of one sink and type whose last errors are the
 same, except for ids, numbers, times, addresses and quoted texts, which are shown as ….
 The flags select deliveries that match all of them; without --state those that are dead,
-retrying or in a collection that failed. The first 10,000 are grouped.
+retrying or in a collection that failed. The first 5,000 are grouped.
 
 Each cause has an id. --cause selects its deliveries in waybill parked list, requeue and
-discard, as long as they are among the first 10,000 that match the other flags.`,
+discard, as long as they are among the first 5,000 that match the other flags.`,
 		Example: `  waybill parked causes --sink partner
   waybill parked requeue --cause 5d41402abc4b`,
 		Args: command.NoArguments,

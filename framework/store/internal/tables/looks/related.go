@@ -28,10 +28,8 @@ func (t *Looks) Related(ctx context.Context, q store.RelatedQuery) (related stor
 			return related, err
 		}
 	}
-	for i := range cursors {
-		if err := t.relatedLane(ctx, found, &cursors[i]); err != nil {
-			return related, err
-		}
+	if err := t.relatedLanes(ctx, found, cursors); err != nil {
+		return related, err
 	}
 	if related.Omitted, err = t.relatedParked(ctx, q.ID, found); err != nil {
 		return related, err
@@ -122,24 +120,49 @@ func (t *Looks) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, e
 	return max(early, since-q.Offsets/2), err
 }
 
-// relatedLane adds the state of rows at the cursor of their lane.
-func (t *Looks) relatedLane(ctx context.Context, found *traces, c *tables.Cursor) error {
-	var rows []*store.TracedRow
-	var refs []store.Ref
-	for _, trace := range found.of {
-		for i := range trace.Rows {
-			if e := &trace.Rows[i].Envelope; c.StoreLane.Slots.First <= e.Slot && e.Slot <= c.StoreLane.Slots.Last {
-				rows, refs = append(rows, &trace.Rows[i]), append(refs, store.Ref{Offset: e.Offset, ID: e.ID})
+// lanesAtOnce is how many lanes of a sink one statement compares with the log.
+const lanesAtOnce = 64
+
+// relatedLanes adds the states of rows at the cursors of their lanes.
+func (t *Looks) relatedLanes(ctx context.Context, found *traces, cursors []tables.Cursor) error {
+	for sink := range tables.SinksOf(cursors) {
+		for lanes := range slices.Chunk(sink, lanesAtOnce) {
+			if err := t.relatedSome(ctx, found, lanes); err != nil {
+				return err
 			}
 		}
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	otherLog := c.Place.Conflict != ""
+	return nil
+}
+
+// relatedSome is relatedLanes for some lanes of one sink.
+func (t *Looks) relatedSome(ctx context.Context, found *traces, lanes []tables.Cursor) error {
+	rows := make(map[*store.TracedRow]*tables.Cursor)
+	var refs []store.Ref
+	var with []tables.Cursor // the lanes of this log about which only the database knows
 	unsettled := make(map[int64]bool)
-	if !otherLog {
-		offsets, err := tables.Column[int64](ctx, t.run, t.run.DB, `SELECT "offset" FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.run.Dialect.Refs(refs), t.run.Settled(c))
+	for i := range lanes {
+		c, before := &lanes[i], len(refs)
+		for _, trace := range found.of {
+			for j := range trace.Rows {
+				if r := &trace.Rows[j]; c.StoreLane.Slots.First <= r.Envelope.Slot && r.Envelope.Slot <= c.StoreLane.Slots.Last {
+					rows[r] = c
+					switch beyond := r.Envelope.Offset > c.Place.Through; {
+					case c.Place.Conflict != "" || !beyond:
+					case c.Place.Settled.Text == "" && len(c.Ahead) == 0:
+						unsettled[r.Envelope.Offset] = true
+					default:
+						refs = append(refs, store.RefOf(&r.Envelope))
+					}
+				}
+			}
+		}
+		if len(refs) > before {
+			with = append(with, *c)
+		}
+	}
+	if len(refs) > 0 {
+		offsets, err := tables.Column[int64](ctx, t.run, t.run.DB, `SELECT "offset" FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.run.Dialect.Refs(refs), t.run.SettledInAny(with))
 		if err != nil {
 			return err
 		}
@@ -147,10 +170,10 @@ func (t *Looks) relatedLane(ctx context.Context, found *traces, c *tables.Cursor
 			unsettled[offset] = true
 		}
 	}
-	for _, r := range rows {
+	for r, c := range rows {
+		otherLog := c.Place.Conflict != ""
 		r.Lanes = append(r.Lanes, store.TracedLane{
-			Lane: c.StoreLane, Owner: c.Owner, Paused: c.Paused, OtherLog: otherLog,
-			Settled: !otherLog && !unsettled[r.Envelope.Offset],
+			Lane: c.StoreLane, Owner: c.Owner, Paused: c.Paused, OtherLog: otherLog, Settled: !otherLog && !unsettled[r.Envelope.Offset],
 		})
 	}
 	return nil
@@ -209,10 +232,8 @@ func (t *Looks) TraceRows(ctx context.Context, rows []notification.Envelope) (al
 		trace := found.trace(e.ID)
 		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: e})
 	}
-	for i := range cursors {
-		if err := t.relatedLane(ctx, found, &cursors[i]); err != nil {
-			return nil, err
-		}
+	if err := t.relatedLanes(ctx, found, cursors); err != nil {
+		return nil, err
 	}
 	for ids := range slices.Chunk(found.ids, 500) { // far below the limit of arguments
 		var page store.ParkedPage
