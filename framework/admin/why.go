@@ -231,7 +231,7 @@ func (w *inquiry) unknown(id string) string {
 	case w.trace.Oldest == nil:
 		return "unknown id, and the log is empty: it was rolled back, is not committed yet, or belongs to another outbox; or every sink has settled it and retention removed it"
 	}
-	return "unknown id: it was rolled back, is not committed yet, or belongs to another outbox"
+	return "unknown id: it was rolled back, is not committed yet, or belongs to another outbox; if it is a key: waybill why --key"
 }
 
 func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -208,7 +208,10 @@ func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
 
 // checkAlerts looks at the alerts that are raised, and whether a forwarder judges.
 func checkAlerts(ctx context.Context, x *examination) (verdict, error) {
-	if !x.Alerts.On() {
+	switch {
+	case x.Mistakes != nil:
+		return skip("the configuration has mistakes", "waybill config check"), nil
+	case !x.Alerts.On():
 		return ok("the configuration has none"), nil
 	}
 	all, err := x.store.Schedules(ctx)

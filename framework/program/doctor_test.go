@@ -109,7 +109,7 @@ func TestDoctorChecksTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
 			case "configuration":
 				require.Equal(t, doctor.Fail, f.Status)
 				require.Contains(t, f.Text, "NO_SUCH_VARIABLE")
-			case "types", "halted-keys", "sinks", "endpoints":
+			case "types", "halted-keys", "sinks", "endpoints", "alerts":
 				require.Equal(t, doctor.Skip, f.Status, "%+v", f)
 			default:
 				require.Equal(t, doctor.OK, f.Status, "%+v", f)

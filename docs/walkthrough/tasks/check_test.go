@@ -299,24 +299,6 @@ func module(folder string) error {
 		os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o600))
 }
 
-// TestBegin prepares WAYBILL_BEGIN for the task whose number is WAYBILL_TASK.
-func TestBegin(t *testing.T) {
-	folder := os.Getenv("WAYBILL_BEGIN")
-	if folder == "" {
-		t.Skip("WAYBILL_BEGIN is not set")
-	}
-	found, err := filepath.Glob(os.Getenv("WAYBILL_TASK") + "-*")
-	require.NoError(t, err)
-	require.Len(t, found, 1, "WAYBILL_TASK: no such task")
-	require.NoError(t, os.CopyFS(folder, os.DirFS(filepath.Join(found[0], "start"))))
-	text, err := os.ReadFile(filepath.Join(found[0], "task.md"))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "task.md"), text, 0o600))
-	if _, err := os.Stat(filepath.Join(folder, "main.go")); err == nil {
-		require.NoError(t, module(folder))
-	}
-}
-
 // solve runs the folder's solve.sh. With WAYBILL_OPEN it writes the variables to env.sh instead, and
 // waits until a person has made the file done.
 func (c *trial) solve() error {
@@ -352,7 +334,7 @@ func (c *trial) until(what string, holds func() (bool, error)) error {
 		case ok:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("not in %v: %s", c.patience, what)
+			return fmt.Errorf("not reached within %v: %s", c.patience, what)
 		}
 	}
 }

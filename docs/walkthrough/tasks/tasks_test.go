@@ -280,7 +280,7 @@ func deadPartner(c *trial) error {
 func (c *trial) read(name string, into any) error {
 	text, err := os.ReadFile(filepath.Join(c.folder, name))
 	if err != nil {
-		return err
+		return fmt.Errorf("solve.sh has not written %s", name)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

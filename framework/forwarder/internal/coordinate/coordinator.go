@@ -425,7 +425,7 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 	}
 	log := k.Logger.With("sink", sink, "start", c.Start, "rows_passed_over", passed)
 	if c.Passed > 0 {
-		log = log.With("hint", "a replay delivers what was committed before; start: oldest would have")
+		log = log.With("hint", "a replay delivers what other sinks took before; start: oldest would have")
 	}
 	log.Info("the sink is new to this outbox")
 }

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 func newParkedCauses(p *command.Invocation) *cobra.Command {
@@ -45,9 +47,18 @@ func (c *parkedCauses) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	return c.inEach(cmd, func(o *operator) (command.Look, error) {
-		causes, err := o.Causes(cmd.Context(), filter)
+		causes, err := o.causes(cmd.Context(), filter)
 		return command.Look{View: causes, Print: func(w io.Writer) { printCauses(w, causes) }}, err
 	})
+}
+
+// causes is Causes, which fails for an unknown sink: a typing mistake must not look as if nothing had failed.
+func (o *operator) causes(ctx context.Context, f admin.Filter) (admin.Causes, error) {
+	causes, err := o.Causes(ctx, f)
+	if err == nil && causes.Examined == 0 {
+		_, err = o.Parked(ctx, f, store.ParkedPlace{}, 1)
+	}
+	return causes, err
 }
 
 func printCauses(w io.Writer, causes admin.Causes) {

@@ -28,7 +28,7 @@ func newParked(p *command.Invocation) *cobra.Command {
 
 A delivery is parked if it could not be made when its turn came:
 
-  retrying    it failed, and waits for its next attempt
+  retrying    it failed, or was requeued or replayed, and waits for its next attempt
   scheduled   it waits for its time
   blocked     it waits for an earlier delivery of its key
   quiet       it waits for the hours of its sink

@@ -175,7 +175,7 @@ func (t *Tools) parked(ctx context.Context, o *operator, in parkedArguments) (an
 		found, err := (&parkedList{limit: limit}).find(ctx, o, filter)
 		return found.View, err
 	}
-	causes, err := o.Causes(ctx, filter)
+	causes, err := o.causes(ctx, filter)
 	if len(causes.Causes) > limit {
 		causes.Causes, causes.More = causes.Causes[:limit], true
 	}
