@@ -359,7 +359,7 @@ func TestACauseIsRequeuedAsListed(t *testing.T) {
 		o.leaveParked(t)
 		r := waybill(t, "parked", "causes", "--database", o.address)
 		require.Equal(t, result{stdout: "nothing that matches has failed\n"}, waybill(t, "parked", "causes", "--key", "none", "--database", o.address))
-		require.Contains(t, waybill(t, "parked", "causes", "--sink", "nosuch", "--database", o.address).stderr, `unknown sink "nosuch": the outbox knows`)
+		require.Contains(t, waybill(t, "parked", "causes", "--sink", "absent", "--database", o.address).stderr, `unknown sink "absent": the outbox knows`)
 		require.Regexp(t, `(?m)^ COUNT +CLASS +ERROR +TYPE +SINK +OLDEST +CAUSE *\n 1 × +- `, r.stdout)
 		r = waybill(t, "parked", "causes", "--error", "gone", "--json", "--database", o.address)
 		var causes admin.Causes
