@@ -11,7 +11,6 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 func newParkedCauses(p *command.Invocation) *cobra.Command {
@@ -56,7 +55,7 @@ func (c *parkedCauses) run(cmd *cobra.Command, _ []string) error {
 func (o *operator) causes(ctx context.Context, f admin.Filter) (admin.Causes, error) {
 	causes, err := o.Causes(ctx, f)
 	if err == nil && causes.Examined == 0 {
-		_, err = o.Parked(ctx, f, store.ParkedPlace{}, 1)
+		_, err = o.Count(ctx, f)
 	}
 	return causes, err
 }
