@@ -36,7 +36,7 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Pl
 			return nil, fmt.Errorf("%w: a notification without a route is never %s, only dead or scheduled", ErrFilter, s)
 		}
 	}
-	parsed, _, err := a.parse(ctx, f)
+	parsed, more, err := a.parse(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Pl
 	if q.Filter.Until.IsZero() {
 		q.Filter.Until = changed
 	}
-	p := &Plan{Types: []RerouteCount{}, admin: a, name: "reroute", filter: f, parsed: q.Unrouted(), rows: batchRows}
+	p := &Plan{Types: []RerouteCount{}, More: more, admin: a, name: "reroute", filter: f, parsed: q.Unrouted(), rows: batchRows}
 	p.batch = func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 		result, err := a.store.Reroute(ctx, store.RerouteBatch{RerouteQuery: q, Action: b.Action, After: b.After, Limit: b.Limit})
 		if errors.Is(err, store.ErrUnknownSink) {

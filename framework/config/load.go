@@ -67,10 +67,8 @@ func (l *loader) checkAlerts(c *Config) (valid bool) {
 			l.mistake(at, "alerts.to names %s, which would send the alerts to customers: name a sink of your own", rule.Sink)
 		}
 	}
-	if none := c.Alerts; l.given("alerts.dead") || l.given("alerts.disabled_endpoint") {
-		if none.To = nil; reflect.DeepEqual(none, settings.Alerts{Every: none.Every, Dashboard: none.Dashboard}) {
-			l.mistake("alerts", "alerts: all causes are switched off: set one of those that you want, such as stalled: 5m")
-		}
+	if c.Alerts.Causeless() && (l.given("alerts.dead") || l.given("alerts.disabled_endpoint")) {
+		l.mistake("alerts", "alerts: all causes are switched off: set one of those that you want, such as stalled: 5m")
 	}
 	its := c.Alerts
 	if len(its.To) > 0 { // whose mistakes have just been reported

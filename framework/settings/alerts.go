@@ -54,9 +54,14 @@ const (
 // On reports whether there are alerts.
 func (a Alerts) On() bool { return len(a.To) > 0 }
 
+// Causeless reports that no cause is set.
+func (a Alerts) Causeless() bool {
+	return !a.Dead && !a.DisabledEndpoint && a.BreakerOpen == 0 && a.Stalled == 0 && a.HeldTransaction == 0
+}
+
 // WithDefaults returns the settings with the causes that count if none is set.
 func (a Alerts) WithDefaults() Alerts {
-	if a.On() && !a.Dead && !a.DisabledEndpoint && a.BreakerOpen == 0 && a.Stalled == 0 && a.HeldTransaction == 0 {
+	if a.On() && a.Causeless() {
 		a.Dead, a.DisabledEndpoint = true, true
 		a.BreakerOpen, a.Stalled, a.HeldTransaction = DefaultAlertBreakerOpen, DefaultAlertStalled, DefaultAlertHeldTransaction
 	}
