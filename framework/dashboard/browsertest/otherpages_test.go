@@ -215,7 +215,7 @@ func TestTheDoctorRunsItsChecksOnDemand(t *testing.T) {
 			found = append(found, doctor.Finding{
 				ID: "hostile", Status: doctor.Fail, Text: "<script>alert(1)</script> " + strings.Repeat("x", 2000), Why: `"><img src=x onerror=alert(1)>`,
 				Fix: "GRANT SELECT ON outbox TO app;\nGRANT INSERT ON outbox TO app;", Link: "docs/doctor.md#hostile",
-			})
+			}, doctor.Finding{ID: "dead", Status: doctor.Warn, Text: "dead: partner: 1", Link: "docs/doctor.md#dead"})
 		}
 		return found
 	}
@@ -240,5 +240,8 @@ func TestTheDoctorRunsItsChecksOnDemand(t *testing.T) {
 	require.Contains(t, text, "by ada")
 	require.Contains(t, text, "<script>alert(1)</script>")
 	b.shoot("doctor")
+	var remedies []string
+	b.do(chromedp.Evaluate(`[...document.querySelectorAll('article a[href^="/"]')].map(a => a.getAttribute("href"))`, &remedies))
+	require.Equal(t, []string{"/parked?state=dead"}, remedies, "a check that was left out needs none")
 	require.NotContains(t, b.open("/doctor?status=fail"), "schema")
 }

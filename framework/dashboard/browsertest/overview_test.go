@@ -27,7 +27,10 @@ func TestTheOverviewShowsFiguresAndProblems(t *testing.T) {
 	s.eventually(t, 6, `SELECT count(*) FROM outbox_parked`)
 	b := newTab(t, s.url)
 	b.open("/")
-	b.sees(`partner breaker open`, "connection refused", "3 dead", "3 retrying", "problems")
+	b.sees(`partner breaker open`, "connection refused", "3 dead", "3 retrying", "problems", "order.placed 50 order.wrong 3")
+	var hidden int
+	b.do(chromedp.EmulateViewport(390, 800), chromedp.Evaluate(`document.querySelector("nav").scrollWidth - document.querySelector("nav").clientWidth`, &hidden), chromedp.EmulateViewport(1280, 800))
+	require.LessOrEqual(t, hidden, 0, "all of the navigation is seen on a phone")
 	b.shoot("overview")
 	b.do(chromedp.Click(`//a[text()="partner"]`), chromedp.WaitVisible(`//h2[text()="Settings in effect"]`))
 	b.sees("Settings in effect", "threshold", "connection refused", "0–255")
