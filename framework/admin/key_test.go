@@ -110,6 +110,36 @@ func TestTheLatestOfAKeyAreFoundAmongManyParkedDeliveries(t *testing.T) {
 	})
 }
 
+// The log is searched in parts, of which a later one must not repeat what is parked from before.
+func TestOldParkedDeliveriesOfAKeyAreInTheFirstAnswerOnly(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		o.publish(t, "old", "order.placed", "a-6")
+		o.skipTo(t, 250_000)
+		o.publish(t, "middle", "order.placed", "a-6")
+		o.skipTo(t, 350_000)
+		o.publish(t, "new", "order.placed", "a-6")
+		o.park(t, "mail", delivery(1, "old", "a-6", store.StateDead))
+		var answers [][]string
+		for before := int64(0); ; {
+			answer := o.key(t, "a-6", "", before, 10)
+			answers = append(answers, ids(answer.Answers))
+			if before = answer.Next; before == 0 {
+				break
+			}
+		}
+		require.Equal(t, [][]string{{"new", "old"}, {"middle"}, nil, {"old"}}, answers)
+	})
+}
+
+// skipTo leaves a gap in the log: the next row has an offset.
+func (o *outbox) skipTo(t *testing.T, offset int) {
+	t.Helper()
+	if _, err := o.db.ExecContext(t.Context(), `SELECT setval('outbox_offset_seq', $1)`, offset-1); err != nil { // SQLite
+		_, err := o.db.ExecContext(t.Context(), `UPDATE sqlite_sequence SET seq = $1 WHERE name = 'outbox'`, offset-1)
+		require.NoError(t, err)
+	}
+}
+
 func TestStatusNamesTypesThatAForwarderDoesNotKnow(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		var parked []store.Parked
