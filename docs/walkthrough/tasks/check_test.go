@@ -299,6 +299,31 @@ func module(folder string) error {
 		os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o600))
 }
 
+func TestATaskBeginsWithWhatItsFolderHas(t *testing.T) {
+	for _, task := range []string{"01", "05"} {
+		folder := filepath.Join(t.TempDir(), "task")
+		output, err := exec.CommandContext(t.Context(), "./task", "begin", task, folder).CombinedOutput()
+		require.NoError(t, err, "%s", output)
+		require.FileExists(t, filepath.Join(folder, "task.md"))
+		if task == "05" {
+			require.FileExists(t, filepath.Join(folder, "waybill.yaml"))
+			continue
+		}
+		expected := t.TempDir()
+		require.NoError(t, module(expected))
+		for _, name := range []string{"go.mod", "go.sum"} { // as those with which solutions are built
+			want, err := os.ReadFile(filepath.Join(expected, name))
+			require.NoError(t, err)
+			got, err := os.ReadFile(filepath.Join(folder, name))
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got))
+		}
+	}
+	output, err := exec.CommandContext(t.Context(), "./task", "begin", "99", t.TempDir()).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(output), "there is no task 99")
+}
+
 // solve runs the folder's solve.sh. With WAYBILL_OPEN it writes the variables to env.sh instead, and
 // waits until a person has made the file done.
 func (c *trial) solve() error {
