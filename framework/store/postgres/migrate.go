@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -23,7 +24,7 @@ var migrationFiles embed.FS
 // the migrations that it applied, none if the tables were up to date. Each migration runs in its
 // own transaction. One that does not get the lock of a table within two seconds lets others use it, and is tried again for
 // about five minutes. Programs that migrate at the same time wait for each other on an advisory lock.
-// That is the only use of session state, so migrate over a direct connection rather than through
+// These are the only uses of session state, so migrate over a direct connection rather than through
 // a transaction pooler.
 func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err error) {
 	c, err = c.withDefaults()
@@ -41,7 +42,10 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 		return nil, err
 	}
 	m := migrations(c, n)
-	m.Locker = func() (lock.SessionLocker, error) { return lock.NewPostgresSessionLocker() }
+	m.Locker = func() (lock.SessionLocker, error) {
+		advisory, err := lock.NewPostgresSessionLocker()
+		return locker{advisory}, err
+	}
 	m.Locked = func(err error) bool { return catalog.Refused(err, lockNotAvailable) }
 	if applied, err = m.Up(ctx, db); err != nil {
 		return applied, err
@@ -50,6 +54,24 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 		return applied, err
 	}
 	return applied, m.Verify(ctx, db)
+}
+
+// locker is an advisory lock, during which statements do not wait long for the lock of a table.
+type locker struct{ lock.SessionLocker }
+
+// SessionLock implements lock.SessionLocker.
+func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	err := l.SessionLocker.SessionLock(ctx, conn)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, `SET lock_timeout = '2s'`)
+	}
+	return err
+}
+
+// SessionUnlock implements lock.SessionLocker.
+func (l locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `RESET lock_timeout`)
+	return errors.Join(err, l.SessionLocker.SessionUnlock(ctx, conn))
 }
 
 // MigrationSQL returns the SQL that Migrate would run on an empty database, for people who apply
