@@ -257,7 +257,7 @@ func TestPauseStopsDeliveriesAndResumeContinuesThem(t *testing.T) {
 		o.migrate(t)
 		o.publish(t, 1, 3)
 		destination := newReceiver(t)
-		f := startForward(t, "-c", o.config(t, "2s", destination.URL))
+		f := startForward(t, "-c", o.config(t, "8s", destination.URL))
 		destination.await(t, 3)
 		require.Equal(t, result{stdout: "paused partner\n"}, waybill(t, "pause", "partner", "--reason", "OPS-7", "--database", o.address))
 		require.Equal(t, result{stdout: "partner was paused already\n"}, waybill(t, "pause", "partner", "--database", o.address))

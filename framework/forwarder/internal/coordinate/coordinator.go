@@ -447,7 +447,7 @@ func (k *Coordinator) pausedBy(sink string) []any {
 	if k.Actions == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(k.db, k.pause)
+	ctx, cancel := context.WithTimeout(k.db, k.Lease/4)
 	defer cancel()
 	actions, _ := k.Actions(ctx, store.PauseLimit, "pause", "resume")
 	pause, known := store.Pauses(actions)[sink]
