@@ -19,6 +19,7 @@ type history struct {
 	upstream   map[string]int         // result of Config.Upstream
 	deliveries []delivery             // in order
 	faults     []Fault
+	began      time.Time // when the first fault could have begun
 	replayed   int // deliveries that people asked for again
 
 	places map[string]places // by id, once a violation needs them
@@ -60,7 +61,7 @@ const (
 type Violation struct {
 	Broken Broken
 	ID     string // of the notification; "" if it concerns none
-	Detail string // the history of the notification, with times since the first delivery
+	Detail string // the history of the notification, with times as of Fault.Began
 }
 
 // judge returns all violations, and counts repeats in the faults of the history.
@@ -258,7 +259,7 @@ func (h *history) violation(broken Broken, id string) Violation {
 	}
 	for _, i := range found.deliveries {
 		d := &h.deliveries[i]
-		detail += fmt.Sprintf(", delivered by forwarder %d as number %d after %s", d.by, i+1, d.at.Sub(h.deliveries[0].at).Round(time.Millisecond))
+		detail += fmt.Sprintf(", delivered by forwarder %d as number %d after %s", d.by, i+1, d.at.Sub(h.began).Round(time.Millisecond))
 	}
 	return Violation{broken, id, detail}
 }

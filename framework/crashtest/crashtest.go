@@ -111,9 +111,9 @@ func (h *harness) run(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	stalls := watchMachine(h.config.Lease / 4)
+	stalls := watchMachine(began, h.config.Lease/4)
 	defer stalls()
-	if err := h.harm(ctx); err != nil {
+	if err := h.harm(ctx, began); err != nil {
 		return err
 	}
 	if err := h.stopPublishers(ctx); err != nil {
@@ -136,7 +136,7 @@ func (h *harness) run(ctx context.Context) error {
 	h.count()
 	h.report.Faults = append(h.report.Faults, stalls()...)
 	slices.SortFunc(h.report.Faults, func(a, b Fault) int { return a.began.Compare(b.began) })
-	past := history{published: h.ledger.items, log: log, deliveries: h.sink.taken(), faults: h.report.Faults}
+	past := history{published: h.ledger.items, log: log, deliveries: h.sink.taken(), faults: h.report.Faults, began: began}
 	if h.config.Upstream != nil { // after the last delivery, until which the other stage may have written twice
 		if past.upstream, err = h.config.Upstream(ctx); err != nil && pending == "" {
 			return err

@@ -78,8 +78,7 @@ func (h *harness) stopForwarders() error {
 }
 
 // harm causes the planned faults until Config.Duration is over.
-func (h *harness) harm(ctx context.Context) error {
-	began := time.Now()
+func (h *harness) harm(ctx context.Context, began time.Time) error {
 	harming, cancel := context.WithTimeout(ctx, h.config.Duration)
 	defer cancel()
 	var sequences errgroup.Group
@@ -115,6 +114,7 @@ func (h *harness) suffer(ctx context.Context, s step, began time.Time) error {
 	err := h.inflict(ctx, s)
 	f.ended = time.Now()
 	f.Ended = f.ended.Sub(began)
+	h.say("%8.3fs %s %d is over", f.Ended.Seconds(), s.kind, s.victim)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.report.Faults = append(h.report.Faults, f)
@@ -133,13 +133,12 @@ func (h *harness) say(format string, args ...any) {
 
 // watchMachine notices stalls that are longer than the limit, until the function that it returns is called, which
 // returns them.
-func watchMachine(limit time.Duration) (stalls func() []Fault) {
+func watchMachine(began time.Time, limit time.Duration) (stalls func() []Fault) {
 	var found []Fault
 	ctx, stop := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		began := time.Now()
-		for last := began; pace.Sleep(ctx, limit/10); last = time.Now() {
+		for last := time.Now(); pace.Sleep(ctx, limit/10); last = time.Now() {
 			if now := time.Now(); now.Sub(last) > limit {
 				found = append(found, Fault{Kind: Stall, Began: last.Sub(began), Ended: now.Sub(began), began: last, ended: now})
 			}

@@ -26,7 +26,7 @@ type Report struct {
 	Repeats    int           // of these, not the first of their notification
 	Failures   int           // requests that the sink refused
 	LongestGap time.Duration // between two deliveries
-	GapEnded   time.Duration // when the longest one ended, after the first delivery
+	GapEnded   time.Duration // when the longest one ended, as Fault.Ended
 
 	Faults     []Fault
 	Points     map[string]int // the points before and after durable steps at which a program failed, and how often
@@ -46,7 +46,7 @@ func (r *Report) check(past history, c Config, pending string) {
 		seen[d.id] = true
 		if i > 0 {
 			if gap := d.at.Sub(past.deliveries[i-1].at); gap > r.LongestGap {
-				r.LongestGap, r.GapEnded = gap, d.at.Sub(past.deliveries[0].at)
+				r.LongestGap, r.GapEnded = gap, d.at.Sub(past.began)
 			}
 		}
 	}

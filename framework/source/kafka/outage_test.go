@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,8 +66,47 @@ func TestALaneWhosePartitionDoesNotAnswerSaysSo(t *testing.T) {
 	_, err := s.Cut(t.Context(), "events", 1, "")
 	require.NoError(t, err)
 	reader := leased(t, s)
+	w.hidesEnds(func() bool { return true })
+	_, _, err = readAll(t, s, reader, 10)
+	require.ErrorIs(t, err, kerr.KafkaStorageError)
+}
+
+// A lane that took a target without its partition for the end would forget which records it has delivered, and a
+// forwarder that runs once would stop before them.
+func TestATargetWithoutAPartitionIsNotItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t), 1, nil)
+	other := w.cluster.CreateTopic(t, 1, nil)
+	w.write(t, orders(0, 7, 1)...)
+	s := w.open(t, func(c *kafka.Config) { c.Topics = append(c.Topics, other) })
+	_, err := s.Cut(t.Context(), "events", 1, "")
+	require.NoError(t, err)
+	reader := leased(t, s)
+	var answers atomic.Bool
+	w.hidesEnds(func() bool { return !answers.Load() })
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err, "the other topic answers")
+	answers.Store(true)
+	for at, more := range []bool{true, true, false} {
+		page, err := reader.Next(t.Context(), target, 3)
+		require.NoError(t, err)
+		require.Len(t, page.Envelopes, min(3, 7-3*at))
+		require.Equal(t, !more, page.CaughtUp, "page %d", at)
+	}
+	w.write(t, orders(7, 1, 1)...)
+	old, err := reader.Next(t.Context(), target, 3)
+	require.NoError(t, err)
+	require.Len(t, old.Envelopes, 1)
+}
+
+// hidesEnds lets the brokers answer with an error for the world's topic, and with an end of 0 for others, while
+// hidden says so.
+func (w *world) hidesEnds(hidden func() bool) {
 	w.cluster.Fake.ControlKey(int16(kmsg.ListOffsets), func(k kmsg.Request) (kmsg.Response, error, bool) {
 		w.cluster.Fake.KeepControl()
+		if !hidden() {
+			return nil, nil, false
+		}
 		request := k.(*kmsg.ListOffsetsRequest)
 		response := request.ResponseKind().(*kmsg.ListOffsetsResponse)
 		for _, topic := range request.Topics {
@@ -84,8 +124,6 @@ func TestALaneWhosePartitionDoesNotAnswerSaysSo(t *testing.T) {
 		}
 		return response, nil, true
 	})
-	_, _, err = readAll(t, s, reader, 10)
-	require.ErrorIs(t, err, kerr.KafkaStorageError)
 }
 
 func TestALaneWhoseLeaderSendsNothingSaysSo(t *testing.T) {

@@ -51,14 +51,12 @@ func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Pa
 		return store.Page{}, fmt.Errorf("target %T does not come from Kafka", to)
 	}
 	end, known := t.ends[r.at.partition]
-	if !known {
-		return store.Page{Start: r.at, End: r.at, CaughtUp: true}, r.unanswered(ctx)
-	}
 	p := r.begin()
 	var err error
-	if end < r.at.next {
-		err = r.beyond(ctx)
-	} else {
+	if !known || end < r.at.next {
+		end, err = r.askEnd(ctx)
+	}
+	if err == nil {
 		err = r.fill(p, end, limit, func() error { return r.fetch(ctx) })
 	}
 	r.keep()
@@ -146,7 +144,7 @@ func (r *reader) fetch(ctx context.Context) error {
 	records, next, start, err := s.fetch(ctx, c, from, fetchBytes)
 	switch {
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		if err := r.outOfRange(ctx, c); err != nil || r.read != from.next {
+		if _, err := r.bounds(ctx, c); err != nil || r.read != from.next {
 			return err
 		}
 		return r.silence(ctx)
@@ -176,14 +174,18 @@ func (r *reader) silence(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// beyond finds out why a target is before the position: an election has removed records that were read,
-// or the target is old.
-func (r *reader) beyond(ctx context.Context) error {
+// askEnd asks the partition's leader where it ends, because the target does not have the partition, is old, or
+// an election has removed records that were read. A lane that took such a target for the end would have read
+// everything that was settled before its lease.
+func (r *reader) askEnd(ctx context.Context) (end int64, err error) {
 	c, err := r.placed(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return r.outOfRange(ctx, c)
+	if _, configured := c.topics[r.at.name]; !configured {
+		return 0, fmt.Errorf("the lane has stopped at %s, because source.kafka.topics no longer names the topic: name it again, or forget the sink and start it again", r.at)
+	}
+	return r.bounds(ctx, c)
 }
 
 // checkEpoch checks, once for each leader, whether an election has removed records that were read.
@@ -203,24 +205,25 @@ func (r *reader) checkEpoch(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// outOfRange finds out whether the position is before the beginning or after the end of the partition.
-func (r *reader) outOfRange(ctx context.Context, c *cluster) error {
+// bounds returns the end of the partition. It reports, or moves, a position before its beginning or after its end.
+func (r *reader) bounds(ctx context.Context, c *cluster) (end int64, err error) {
 	parts := []partition{r.at.partition}
 	oldest, err := r.source.listAll(ctx, c, parts, earliest)
 	if err != nil {
-		return err
-	}
-	if start := oldest[r.at.partition].offset; start > r.read {
-		return r.lost(start, "retention removed them")
+		return 0, err
 	}
 	ends, err := r.source.listAll(ctx, c, parts, latest)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if end := ends[r.at.partition].offset; end < r.at.next {
-		return r.truncated(end)
+	end = ends[r.at.partition].offset
+	if start := oldest[r.at.partition].offset; start > r.read {
+		return end, r.lost(start, "retention removed them")
 	}
-	return nil // the partition has grown meanwhile
+	if end < r.at.next {
+		return end, r.truncated(end)
+	}
+	return end, nil
 }
 
 // lost reports the loss of the records from the position up to start, or skips them.
@@ -244,18 +247,4 @@ func (r *reader) truncated(end int64) error {
 	r.source.config.Logger.Error("an unclean election removed records that were read: reading continues at the new end", "at", r.at.String(), "end", end)
 	r.move(end)
 	return nil
-}
-
-// unanswered finds out why the target does not have the partition. It returns nil if its leader answers by
-// now: a later target has the partition.
-func (r *reader) unanswered(ctx context.Context) error {
-	c, err := r.placed(ctx)
-	if err != nil {
-		return err
-	}
-	if _, configured := c.topics[r.at.name]; !configured {
-		return fmt.Errorf("the lane has stopped at %s, because source.kafka.topics no longer names the topic: name it again, or forget the sink and start it again", r.at)
-	}
-	_, err = r.source.listAll(ctx, c, []partition{r.at.partition}, latest)
-	return err
 }
