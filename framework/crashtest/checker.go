@@ -20,7 +20,7 @@ type history struct {
 	deliveries []delivery             // in order
 	faults     []Fault
 	began      time.Time // when the first fault could have begun
-	replayed   int // deliveries that people asked for again
+	replayed   int       // deliveries that people asked for again
 
 	places map[string]places // by id, once a violation needs them
 }
