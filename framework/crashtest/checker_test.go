@@ -35,6 +35,7 @@ func sound() history {
 		deliveries: []delivery{
 			{"a1", "a", 1, 0, at(10)}, {"a2", "a", 2, 0, at(11)}, {"b1", "b", 1, 0, at(12)}, {"maybe", "b", 2, 0, at(13)}, {"free", "", 0, 0, at(14)},
 		},
+		began: at(8),
 	}
 }
 
@@ -51,7 +52,6 @@ func TestTheReportSaysWhenTheLongestGapEnded(t *testing.T) {
 	t.Parallel()
 	past := sound() // a delivery each second, from 10 s to 14 s
 	past.deliveries = append(past.deliveries, delivery{"late", "", 0, 0, at(17.5)}, delivery{"last", "", 0, 0, at(19)})
-	past.began = at(8)
 	var r Report
 	r.check(past, limits, "")
 	require.Equal(t, 3500*time.Millisecond, r.LongestGap)
@@ -181,7 +181,7 @@ func TestAViolationHasTheHistoryOfItsNotification(t *testing.T) {
 	found := h.judge(limits)
 	require.Len(t, found, 1)
 	require.Equal(t, `repeated: "a1": key "a", its publisher says committed, number 1 of its key`+
-		`, delivered by forwarder 0 as number 1 after 0s, delivered by forwarder 1 as number 6 after 10s`, found[0].String())
+		`, delivered by forwarder 0 as number 1 after 2s, delivered by forwarder 1 as number 6 after 12s`, found[0].String())
 }
 
 func TestRepeatsAreCountedForTheirFaults(t *testing.T) {
