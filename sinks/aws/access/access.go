@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -207,9 +208,8 @@ func (c *Client[C]) session(ctx context.Context) (*session[C], error) {
 		return nil, err
 	}
 	s := &session[C]{credentials: loaded.Credentials}
-	s.http, _ = loaded.HTTPClient.(*http.Client)
-	if c.in.HTTPClient != nil {
-		s.http = nil
+	if c.in.HTTPClient == nil {
+		s.http = loaded.HTTPClient.(httpClient).Client
 	}
 	s.client = c.make(loaded)
 	c.current = s
@@ -260,12 +260,14 @@ func (c *Client[C]) load(ctx context.Context) (aws.Config, error) {
 	case loaded.Region == "":
 		return aws.Config{}, errors.New("region: is missing, in the configuration as in AWS_REGION and the profile")
 	}
+	used := c.in.HTTPClient
 	if buildable, ok := loaded.HTTPClient.(*awshttp.BuildableClient); ok { // which cannot close its connections
-		loaded.HTTPClient = &http.Client{
+		used = &http.Client{
 			Transport:     buildable.GetTransport(),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
+	loaded.HTTPClient = httpClient{used}
 	if c.config.RoleARN != "" {
 		loaded.Credentials = aws.NewCredentialsCache(c.role(sts.NewFromConfig(loaded)))
 	}
@@ -315,6 +317,21 @@ func sessionName(name string) string {
 		return r
 	}, name)
 	return legal[:min(len(legal), 50)]
+}
+
+// httpClient makes the requests of the SDK. The SDK closes a request's body as soon as the answer begins, when the
+// goroutine of net/http that writes the request may still look for the end of that body. With its method WriteTo, a
+// closed body then returns io.EOF, for which the connection is closed, and the rest of the answer is lost:
+// https://github.com/aws/aws-sdk-go-v2/issues/2737. So requests have bodies without that method.
+type httpClient struct{ *http.Client }
+
+// Do makes a request.
+func (c httpClient) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r = r.WithContext(r.Context())
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
+	return c.Client.Do(r)
 }
 
 // http returns the client with which the SDK begins. It adds the certificates of AWS_CA_BUNDLE.

@@ -1,11 +1,16 @@
 package access_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,4 +144,48 @@ func TestAnErrorThatHasAClassKeepsIt(t *testing.T) {
 	err := access.Codes(nil).Classify(sinks.Permanent(errors.New("no")))
 	require.Equal(t, sinks.ClassPermanent, sinktest.Class(err))
 	require.NoError(t, access.Codes(nil).Classify(nil))
+}
+
+// lateConn answers a write of the end of a request only some time after the answer has begun, and says so.
+type lateConn struct {
+	net.Conn
+	begun, late chan struct{}
+	once        sync.Once
+}
+
+func (c *lateConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.once.Do(func() { close(c.begun) })
+	return n, err
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if bytes.Contains(b, []byte("Action=GetCallerIdentity")) {
+		<-c.begun
+		time.Sleep(50 * time.Millisecond) // long enough for the SDK to close the body of the request
+		close(c.late)
+	}
+	return n, err
+}
+
+func TestAnAnswerThatComesBeforeTheEndOfTheRequestIsReadWhole(t *testing.T) {
+	late := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/xml")
+		_ = http.NewResponseController(w).Flush()
+		<-late
+		_, _ = io.WriteString(w, `<GetCallerIdentityResponse><GetCallerIdentityResult><Account>1</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`)
+	}))
+	t.Cleanup(server.Close)
+	c := access.Config{Region: awstest.Region, Endpoint: server.URL, AccessKeyID: "mine", SecretAccessKey: "secret"}
+	c.SetDefaults()
+	client := access.NewClient(sinks.Instance{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &lateConn{Conn: conn, begun: make(chan struct{}), late: late}, err
+	}}, c, func(conf aws.Config) *sts.Client { return sts.NewFromConfig(conf) })
+	t.Cleanup(client.Close)
+	_, err := caller(t, client)
+	require.NoError(t, err)
 }
