@@ -62,7 +62,7 @@ const inFlight = 8
 // Subject is the sink kind under test. Only New is required.
 type Subject struct {
 	// New starts a destination that accepts everything and returns an unopened sink for it.
-	// The suite opens and closes the sink. Each case calls New once, or again if the destination fails. New stops the
+	// The suite opens and closes the sink. Each case calls New once. New stops the
 	// destination with t.Cleanup.
 	New func(t *testing.T) sinks.Sink
 
