@@ -135,7 +135,6 @@ func values(t *rapid.T, s, defs object, depth int) any {
 	return nil
 }
 
-// If nothing breaks, the reader accepts whatever a publisher writes. The rules may break more than must.
 // set returns the contracts that have a schema. It leaves out one that only refers to itself, of which no value could be
 // said to fit.
 func set(t *rapid.T, schema object) *contract.Set {
@@ -153,6 +152,7 @@ func set(t *rapid.T, schema object) *contract.Set {
 	return all
 }
 
+// If nothing breaks, the reader accepts whatever a publisher writes. The rules may break more than must.
 func TestWhatBreaksNothingIsReadByConsumers(t *testing.T) {
 	t.Parallel()
 	accepted := 0

@@ -267,9 +267,9 @@ func TestASlowServerIsTransient(t *testing.T) {
 	r := newReceiver(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 	sink := r.sink(t, Config{Timeout: 2 * time.Second})
 	var err error
-	assert.Eventually(t, func() bool { // on a busy machine, connecting may take longer than the timeout
+	assert.EventuallyWithT(t, func(c *assert.CollectT) { // on a busy machine, connecting may take longer than the timeout
 		_, err = sink.Deliver(t.Context(), newDelivery())
-		return sinktest.Class(err) == sinks.ClassTransient
+		assert.Equal(c, sinks.ClassTransient, sinktest.Class(err))
 	}, time.Minute, time.Millisecond)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "POST "+r.URL+": no response within 2s")
@@ -297,11 +297,11 @@ func TestTheErrorOfTheEnginesContextIsReturned(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, sinks.ClassCancelled, sinktest.Class(err))
 
-	assert.Eventually(t, func() bool {
+	assert.EventuallyWithT(t, func(c *assert.CollectT) {
 		late, cancelLate := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancelLate()
 		_, err = sink.Deliver(late, newDelivery())
-		return sinktest.Class(err) == sinks.ClassTransient
+		assert.Equal(c, sinks.ClassTransient, sinktest.Class(err))
 	}, time.Minute, time.Millisecond)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }

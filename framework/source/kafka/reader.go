@@ -175,8 +175,8 @@ func (r *reader) silence(ctx context.Context) error {
 }
 
 // askEnd asks the partition's leader where it ends, because the target does not have the partition, is old, or
-// an election has removed records that were read. A lane that took such a target for the end would have read
-// everything that was settled before its lease.
+// an election has removed records that were read. Such a target is not the end: the engine would take what was settled
+// before the lease for read.
 func (r *reader) askEnd(ctx context.Context) (end int64, err error) {
 	c, err := r.placed(ctx)
 	if err != nil {
