@@ -12,6 +12,7 @@ const (
 	MetadataTracestate    = "tracestate"     // belongs to the traceparent
 	MetadataTenant        = "tenant"         // a common group for fairness
 	MetadataDatabase      = "database"       // the database it comes from; written by a forwarder of several databases
+	MetadataPrivateKeys   = "private-keys"   // ids of the keys of its private values, separated by spaces
 )
 
 // Metadata is a flat set of names and text values beside a payload.

@@ -62,4 +62,6 @@ const (
 	Replay       Step = "replay"
 	Reroute      Step = "reroute"
 	Forget       Step = "forget"
+	Keys         Step = "keys" // of private values: they are added or wrapped by another master key
+	Erase        Step = "erase"
 )

@@ -23,6 +23,7 @@ func (n names) duties() map[string][]grant {
 		{`INSERT (` + appended + `)`, ""}, {"SELECT (`offset`, id, type, `key`, deliver_at, due_id, due_key)", ""},
 		{"SELECT (`offset`, id, type, `key`, state, due_at)", "parked"},
 		{"SELECT, INSERT (`offset`, id, token), UPDATE (id, token)", "cancelled"}, {"SELECT, INSERT (type, `key`, until, token), UPDATE (until, token)", "unique"},
+		{`SELECT, INSERT (id, subject, wrapped, under)`, "keys"},
 	}
 	return map[string][]grant{
 		"publisher": append(publishing[:len(publishing):len(publishing)], grant{allOf, "endpoints"}, grant{`SELECT`, "attempts"}),
@@ -31,12 +32,12 @@ func (n names) duties() map[string][]grant {
 		"forwarder": {
 			{`SELECT, INSERT, DELETE`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {allOf, "forwarders"}, {allOf, "parked"}, {allOf, "collections"},
 			{`SELECT, INSERT, UPDATE, DELETE`, "receipts"}, {`SELECT, DELETE`, "inbox"}, {`SELECT, DELETE`, "cancelled"}, {`SELECT, DELETE`, "unique"},
-			{`SELECT, UPDATE`, "endpoints"}, {allOf, "attempts"},
+			{`SELECT, UPDATE`, "endpoints"}, {allOf, "attempts"}, {`SELECT, INSERT (id, subject, wrapped, under)`, "keys"},
 		},
 		"operator": {
 			{`SELECT`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, UPDATE, DELETE`, "collections"}, {`SELECT, DELETE`, "receipts"},
 			{`SELECT, INSERT, UPDATE`, "actions"}, {`SELECT, UPDATE, DELETE`, "schedules"}, {`SELECT`, "cancelled"},
-			{allOf, "endpoints"}, {`SELECT`, "attempts"},
+			{allOf, "endpoints"}, {`SELECT`, "attempts"}, {`SELECT, INSERT, UPDATE`, "keys"},
 		},
 	}
 }

@@ -48,6 +48,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 		{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence},
 		{`SELECT ("offset", id, type, key, deliver_at)`, table("")}, {`SELECT ("offset", id, type, key, state, due_at)`, table("parked")},
 		{`SELECT, INSERT ("offset", id)`, table("cancelled")}, {`SELECT, INSERT (type, key, until), UPDATE (until)`, table("unique")},
+		{`SELECT, INSERT (id, subject, wrapped, under)`, table("keys")},
 	}
 	switch d {
 	case Publisher:
@@ -61,6 +62,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{all, table("cursors")}, {all, table("forwarders")}, {all, table("parked")}, {all, table("collections")}, {`SELECT, INSERT, DELETE`, table("receipts")},
 			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("cancelled")}, {`SELECT, DELETE`, table("unique")},
 			{`SELECT, UPDATE`, table("endpoints")}, {`SELECT, INSERT, DELETE`, table("attempts")}, {`SELECT`, table("actions")},
+			{`SELECT, INSERT (id, subject, wrapped, under)`, table("keys")},
 		}, nil
 	case Consumer:
 		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil
@@ -69,7 +71,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, UPDATE, DELETE`, table("collections")}, {`SELECT, DELETE`, table("receipts")},
 			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT`, table("cancelled")},
-			{all, table("endpoints")}, {`SELECT`, table("attempts")},
+			{all, table("endpoints")}, {`SELECT`, table("attempts")}, {`SELECT, INSERT, UPDATE`, table("keys")},
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))

@@ -13,12 +13,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// within runs do in the caller's transaction, or in one of its own if there is none.
-func (r *Runner) within(ctx context.Context, tx store.Execer, do func(tx store.Execer) error) error {
+// within runs do in the caller's transaction, or makes a step in one of its own if there is none.
+func (r *Runner) within(ctx context.Context, tx store.Execer, step failpoint.Step, do func(tx store.Execer) error) error {
 	if tx != nil {
 		return do(tx)
 	}
-	return r.InTx(ctx, failpoint.Endpoint, func(tx *sql.Tx) error { return do(tx) })
+	return r.InTx(ctx, step, func(tx *sql.Tx) error { return do(tx) })
 }
 
 // writeIn runs a statement about a table in a transaction, and returns how many rows it wrote.
@@ -43,7 +43,7 @@ func (t *Tables) AddEndpoint(ctx context.Context, tx store.Execer, e store.Endpo
 	values.Text = values.Text[1 : len(values.Text)-1] // without parentheses
 	const what = "add an endpoint"
 	before, there := t.run.Dialect.Counted(SQL(`(SELECT count(*) FROM {endpoints} WHERE tenant = ?)`, e.Tenant))
-	return t.run.within(ctx, tx, func(tx store.Execer) error {
+	return t.run.within(ctx, tx, failpoint.Endpoint, func(tx store.Execer) error {
 		if before.Text != "" {
 			if _, err := t.run.writeIn(ctx, tx, "endpoints", what, before); err != nil {
 				return err
@@ -68,7 +68,7 @@ func (t *Tables) ChangeEndpoint(ctx context.Context, tx store.Execer, e store.En
 	if e.FailingSince.IsZero() {
 		failing = SQL(`failing_since = NULL,`)
 	}
-	err = t.run.within(ctx, tx, func(tx store.Execer) error {
+	err = t.run.within(ctx, tx, failpoint.Endpoint, func(tx store.Execer) error {
 		n, err := t.run.writeIn(ctx, tx, "endpoints", "change endpoint "+e.ID, SQL(`UPDATE {endpoints} SET url = ?, description = ?, types = ?, only_if = ?, private = ?, rate = ?,
 			disabled_reason = ?, disabled_at = ?, ? trouble = ?, changed_at = {now}, version = version + 1
 			WHERE id = ? AND tenant = ? AND version = ?`, e.URL, e.Description, types, e.When, e.Private, e.Rate, e.DisabledReason,
@@ -82,7 +82,7 @@ func (t *Tables) ChangeEndpoint(ctx context.Context, tx store.Execer, e store.En
 // DeleteEndpoint deletes an endpoint; see store.Endpoints. It does not touch the attempts, which may be a million: on
 // MySQL, what is deleted in REPEATABLE READ is locked with the gaps beside it, and checkpoints would wait.
 func (t *Tables) DeleteEndpoint(ctx context.Context, tx store.Execer, tenant, id string) (deleted bool, err error) {
-	err = t.run.within(ctx, tx, func(tx store.Execer) error {
+	err = t.run.within(ctx, tx, failpoint.Endpoint, func(tx store.Execer) error {
 		n, err := t.run.writeIn(ctx, tx, "endpoints", "delete endpoint "+id, SQL(`DELETE FROM {endpoints} WHERE id = ? AND tenant = ?`, id, tenant))
 		deleted = n > 0
 		return err
@@ -303,7 +303,7 @@ func (t *Tables) AddAttempts(ctx context.Context, tx store.Execer, attempts []st
 		rows[i] = attemptRow{a, request, answer}
 	}
 	d := t.run.Dialect
-	return t.run.within(ctx, tx, func(tx store.Execer) error {
+	return t.run.within(ctx, tx, failpoint.Endpoint, func(tx store.Execer) error {
 		for chunk := range store.Chunks(rows, chunkRows, d.Limits().Bytes, attemptSize) {
 			values := make([]Expr, len(chunk))
 			for i, a := range chunk {

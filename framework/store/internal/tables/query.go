@@ -16,7 +16,7 @@ import (
 //     own arguments;
 //   - double quotes quote identifiers;
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {cancelled}, {unique},
-//     {schedules}, {actions}, {endpoints}, {attempts} and {collections} are the tables; {whole log parked} ends a SELECT that must fail if
+//     {schedules}, {actions}, {endpoints}, {attempts}, {collections} and {keys} are the tables; {whole log parked} ends a SELECT that must fail if
 //     rows of these tables are hidden: each SELECT that would take hidden rows for missing; {now}
 //     is the database's clock; {limit} ? is LIMIT with an argument; {envelope} are the columns of an
 //     envelope, {selected} the same as the dialect reads them, {logged} the same of a row of the log,

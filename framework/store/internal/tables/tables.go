@@ -57,6 +57,7 @@ type Roles interface {
 	store.Canceller
 	store.Claimer
 	store.Diagnoser
+	store.PrivateKeys
 }
 
 // KeepsReceipts reports whether checkpoints archive receipts.

@@ -19,7 +19,7 @@ type Names struct {
 }
 
 // Tables are what Names.Table takes for the tables of an outbox, without that of the migrations.
-var Tables = []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions", "endpoints", "attempts", "collections"}
+var Tables = []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions", "endpoints", "attempts", "collections", "keys"}
 
 // Parse parses postgres.Config.Prefix.
 func Parse(prefix string) (Names, error) {
