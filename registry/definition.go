@@ -22,8 +22,11 @@ type definition struct {
 	serializer  serializer.Serializer
 	contentType string
 	key         func(p any) string // nil without an ordering key
-	upcasters   []upcaster         // from the versions oldest to version-1
-	value       func(p any) any    // converts p to goType
+	private     []private
+	// privateFields are those of Private, one list for each of private.
+	privateFields [][]string
+	upcasters     []upcaster      // from the versions oldest to version-1
+	value         func(p any) any // converts p to goType
 
 	about   Description
 	schemas map[int]string // given JSON Schemas by version
@@ -51,7 +54,7 @@ func (d *definition) apply(opts []TypeOption, fallback serializer.Serializer) []
 		}
 	}
 	d.contentType = d.serializer.ContentType()
-	return problems
+	return append(problems, d.resolvePrivate()...)
 }
 
 // check returns the mistakes in the definition itself.

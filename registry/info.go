@@ -16,12 +16,19 @@ type Info struct {
 	ContentType string
 	// HasKey reports whether the type has an ordering key; see [Key].
 	HasKey bool
+	// Private are the places of private values in its payloads; see [Private].
+	Private []Pointer
 	// Description is that of [Describe]. Its Examples must not be changed.
 	Description Description
 }
 
 func (d *definition) info() Info {
+	var places []Pointer
+	for _, p := range d.private {
+		places = append(places, p.at...)
+	}
 	return Info{
+		Private:     places,
 		Name:        d.name,
 		GoType:      d.goType.String(),
 		Version:     d.version,

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
@@ -48,6 +49,9 @@ type Config struct {
 	// published. Its error ends the attempt like an error of the sink, with a class of package sinks; the
 	// sink is then not called. It must be fast and safe for concurrent use.
 	Check func(ctx context.Context, e *notification.Envelope) error `yaml:"-"`
+	// Privacy decrypts private values, for each outbox with the keys that it has, and encrypts those of its Rules.
+	// Default: none; sinks that need a private value then wait.
+	Privacy privacy.Config `yaml:"-"`
 	// Name of this forwarder in leases and logs. Default: the host's name.
 	//
 	// A process id and a random part are added, so names need not be unique.
@@ -158,6 +162,12 @@ type Sink struct {
 	//
 	// See sinks.WithAnswer.
 	AnswerBytes *int `yaml:"answer_bytes"`
+	// What the sink gets of private values: reveal (decrypted), keep (encrypted), drop (the payload without
+	// them) or mask ("***"). Default: reveal for the kinds go, process and email, keep for the others.
+	Private sinks.Private `yaml:"private" enum:"reveal,keep,drop,mask"`
+	// What the sink gets with private: reveal once a person's data was erased: drop (the payload without it),
+	// or dead (nothing: the delivery is dead). Default drop.
+	Erased Erased `yaml:"erased" enum:"drop,dead"`
 	// Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none
 	// to remove it. Default pass.
 	Trace Trace `yaml:"trace" enum:"pass,none"`
@@ -181,6 +191,7 @@ type (
 	Hours       = settings.Hours
 	Rate        = settings.Rate
 	Trace       = settings.Trace
+	Erased      = settings.Erased
 	Collect     = settings.Collect
 	Keep        = settings.Keep
 )
@@ -193,6 +204,8 @@ const (
 	OnDeadHalt      = settings.OnDeadHalt
 	TracePass       = settings.TracePass
 	TraceNone       = settings.TraceNone
+	ErasedDrop      = settings.ErasedDrop
+	ErasedDead      = settings.ErasedDead
 	KeepAll         = settings.KeepAll
 	KeepNewest      = settings.KeepNewest
 )
@@ -284,6 +297,7 @@ func (s Sink) WithDefaults() Sink {
 	s.Parallelism = s.Parallelism.WithDefaults()
 	setDefault(&s.OnDead, OnDeadContinue)
 	setDefault(&s.Trace, TracePass)
+	setDefault(&s.Erased, ErasedDrop)
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.WithDefaults()
 	s.Breaker = s.Breaker.WithDefaults()
@@ -340,6 +354,7 @@ func (c Config) compile() (*route.Table, error) {
 		p.Add(err)
 	} else {
 		c.checkHandlers(p, routes)
+		c.checkPrivacy(p, routes)
 	}
 	return routes, p.Err()
 }
@@ -399,6 +414,8 @@ func (s Sink) validate(p *settings.Problems, at string) {
 	p.Check(at+".parallelism", s.Parallelism)
 	p.Check(at+".on_dead", s.OnDead)
 	p.Check(at+".trace", s.Trace)
+	p.Check(at+".private", settings.Private(s.private()))
+	p.Check(at+".erased", s.Erased)
 	bytes := s.answerBytes()
 	p.Require(bytes >= 0 && bytes <= sinks.MaxAnswer, "%s.answer_bytes is %d: use 0 to %d", at, bytes, sinks.MaxAnswer)
 	p.Require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)

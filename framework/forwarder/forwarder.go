@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
@@ -49,6 +50,7 @@ type Forwarder struct {
 	sinks      map[string]*activeSink // including _unrouted
 	configured []string               // names of all sinks, including those left to other forwarders
 	opened     []opened
+	keyrings   map[string]*privacy.Keyring
 	outboxes   []*outbox       // being worked on
 	admitted   map[string]bool // names of the databases of RunDatabase
 	rateShare  rateShare
@@ -71,6 +73,7 @@ func New(c Config) (*Forwarder, error) {
 		over:      make(chan struct{}),
 		routes:    routes,
 		admitted:  make(map[string]bool),
+		keyrings:  make(map[string]*privacy.Keyring),
 		rateShare: rateShare{members: make(map[*outbox]int)},
 	}
 	f.sinks, f.configured = f.newSinks(c.Sinks, routes), slices.Collect(maps.Keys(c.Sinks))

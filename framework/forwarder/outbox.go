@@ -45,11 +45,16 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 		observer = o.observer
 	}
 	o.bounded = quota.New(d.Store, o.connections)
+	log := store.Log(d.Store)
+	if keys := f.addKeyring(d); len(f.config.Privacy.Rules) > 0 && keys != nil {
+		log = sealedLog{log, keys}
+		o.bounded.Wrap = func(r store.Reader) store.Reader { return sealing(r, keys) }
+	}
 	if _, can := d.Store.(store.Presences); can && o.name == "" { // a fleet has no session to spare for each database
 		o.presence = presence.New(presence.Config{Store: o.bounded, Owner: f.OwnerIn(o.name), Lease: f.config.Lease, Freed: func() { o.coordinator.Nudge() }, Logger: o.log})
 	}
 	_, announced := d.Store.(store.Listener)
-	o.feed = feed.New(feed.Config{Log: d.Store, Database: d.Name, PollMin: f.config.Poll / pollShare, PollMax: f.config.Poll, Unannounced: !announced, PageRows: dispatch.PageRows,
+	o.feed = feed.New(feed.Config{Log: log, Database: d.Name, PollMin: f.config.Poll / pollShare, PollMax: f.config.Poll, Unannounced: !announced, PageRows: dispatch.PageRows,
 		Observer: observer, Logger: o.log})
 	return o
 }

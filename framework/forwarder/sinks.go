@@ -68,7 +68,7 @@ func (f *Forwarder) leavesOut(sink string) bool {
 
 func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *activeSink {
 	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
-	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Opener: opener{f, a}}
+	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Views: f.views(sink), Opener: opener{f, a}}
 	if name != store.SinkUnrouted {
 		a.caller.Check = f.config.Check
 	}
@@ -114,7 +114,7 @@ func transactorOf(s Sink) sinks.Transactor {
 // differsOnlyInSettings reports whether two sinks differ only in what Adjust can change.
 func (a *activeSink) differsOnlyInSettings(other *activeSink) bool {
 	return isSame(a.Sink.Sink, other.Sink.Sink) && a.Hooks.Same(other.Hooks) && sameMiddleware(a.Middleware, other.Middleware) &&
-		a.Start == other.Start && a.Collect == other.Collect && a.Trace == other.Trace && a.OnDead == other.OnDead && a.answerBytes() == other.answerBytes() && reflect.DeepEqual(a.types, other.types) && a.path.Equal(other.path)
+		a.Start == other.Start && a.Collect == other.Collect && a.Trace == other.Trace && a.OnDead == other.OnDead && a.private() == other.private() && a.Erased == other.Erased && a.answerBytes() == other.answerBytes() && reflect.DeepEqual(a.types, other.types) && a.path.Equal(other.path)
 }
 
 // sameMiddleware reports whether two lists are the same list: functions cannot be compared.

@@ -14,6 +14,9 @@ type Delivery struct {
 	// Attempt counts from 1. Attempts that the engine cancelled, or that found the sink
 	// unavailable or throttled, are not counted.
 	Attempt int
+	// Revealed reports that private values of the envelope were decrypted for this call: what is kept of the
+	// call must not have its payload.
+	Revealed bool
 }
 
 // LogValue identifies the delivery in a log line.

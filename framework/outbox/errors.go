@@ -19,6 +19,8 @@ var (
 	ErrTooLarge = errors.New("payload is too large")
 	// ErrBinaryPayload: a payload is not JSON that the database accepts, and the payload column takes only JSON.
 	ErrBinaryPayload = errors.New("payload is not JSON")
+	// ErrPrivate: private values cannot be encrypted.
+	ErrPrivate = errors.New("private values would not be encrypted")
 	// ErrSource: the log is a store.Source, which cannot be published to.
 	ErrSource = errors.New("nothing can be published to this log")
 	// ErrMapping: New refuses a mapping of domain events, or a mapping gives several

@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/registry"
@@ -59,6 +60,9 @@ type Config struct {
 	// quick and safe for concurrent use, and must neither keep nor change the envelopes.
 	// Package observe counts with it.
 	Published func([]notification.Envelope)
+	// Privacy encrypts the private values of types with [registry.Private], which are refused without
+	// it. Its Prepare has been called.
+	Privacy *privacy.Keyring
 	// Events says what is published for domain events that are published or recorded.
 	Events []Mapping
 	// Announcer announces commits to forwarders in other processes; default: the log, if it
@@ -106,8 +110,11 @@ func New(types *registry.Registry, log Log, c Config) (*Publisher, error) {
 	}
 	problems := []error{err}
 	for _, t := range types.Types() {
-		if err := p.checkContentType(t.Name, t.ContentType); err != nil {
+		if err := p.checkContentType(t.Name, t.ContentType); err != nil && !isWholePrivate(t) {
 			problems = append(problems, err)
+		}
+		if len(t.Private) > 0 && c.Privacy == nil {
+			problems = append(problems, errNoKeyring(t.Name))
 		}
 	}
 	return p, errors.Join(problems...)
@@ -152,6 +159,9 @@ func (p *Publisher) publish(ctx context.Context, tx Tx, notifications []any) ([]
 	if err := p.claim(ctx, tx, c.claims); err != nil {
 		return c.envelopes, err
 	}
+	if err := p.seal(ctx, tx, &c); err != nil {
+		return nil, err
+	}
 	return c.envelopes, p.append(ctx, tx, c.envelopes)
 }
 
@@ -167,13 +177,16 @@ func (p *Publisher) Append(ctx context.Context, tx Tx, envelopes ...notification
 	if err != nil {
 		return err
 	}
-	envelopes = slices.Clone(envelopes)
-	for i := range envelopes {
-		if err := p.complete(&envelopes[i]); err != nil {
+	c := call{envelopes: slices.Clone(envelopes)}
+	for i := range c.envelopes {
+		if err := cmp.Or(p.complete(&c.envelopes[i], false), p.checkSealed(&c.envelopes[i])); err != nil {
 			return numbered(err, i, len(envelopes))
 		}
 	}
-	return p.append(ctx, tx, envelopes)
+	if err := p.seal(ctx, tx, &c); err != nil {
+		return err
+	}
+	return p.append(ctx, tx, c.envelopes)
 }
 
 // append writes complete envelopes.
@@ -251,6 +264,7 @@ type call struct {
 	metadata  notification.Metadata // common to all notifications of the call
 	envelopes []notification.Envelope
 	claims    []store.Claim // uniqueness keys of the notifications that have one
+	private   []sealing
 }
 
 // add adds one notification, or what a domain event is mapped to.
@@ -273,8 +287,18 @@ func (p *Publisher) addOne(c *call, n any, options []Option) error {
 		return fmt.Errorf("%s: %w", e.Type, err)
 	}
 	inherit(e, c.metadata)
-	if err := p.complete(e); err != nil {
+	private, err := p.types.PrivateOf(n)
+	if err != nil {
 		return err
+	}
+	if err := p.complete(e, len(private) > 0); err != nil {
+		return err
+	}
+	if len(private) > 0 {
+		if p.config.Privacy == nil {
+			return errNoKeyring(e.Type)
+		}
+		c.private = append(c.private, sealing{len(c.envelopes), private})
 	}
 	if unique != nil {
 		unique.Type = e.Type
@@ -338,8 +362,8 @@ func inherit(e *notification.Envelope, metadata notification.Metadata) {
 	maps.Copy(e.Metadata, own)
 }
 
-// complete sets the defaults of unset fields and checks the envelope.
-func (p *Publisher) complete(e *notification.Envelope) error {
+// complete sets the defaults of unset fields and checks the envelope, apart from checkRow if it will be encrypted.
+func (p *Publisher) complete(e *notification.Envelope, private bool) error {
 	if e.ID == "" {
 		e.ID = notification.NewID()
 	}
@@ -352,6 +376,9 @@ func (p *Publisher) complete(e *notification.Envelope) error {
 	e.OccurredOn = e.OccurredOn.UTC().Truncate(time.Microsecond)
 	e.DeliverAt = e.DeliverAt.UTC().Truncate(time.Microsecond)
 	err := p.check(e)
+	if err == nil && !private {
+		err = p.checkRow(e)
+	}
 	if err != nil && e.Type != "" {
 		return fmt.Errorf("%s: %w", e.Type, err)
 	}
@@ -366,6 +393,11 @@ func (p *Publisher) check(e *notification.Envelope) error {
 		return fmt.Errorf("%w: %d bytes, the limit is %d: keep large data elsewhere and publish a reference, or raise MaxPayload",
 			ErrTooLarge, len(e.Payload), p.config.MaxPayload)
 	}
+	return nil
+}
+
+// checkRow checks whether the log takes an envelope.
+func (p *Publisher) checkRow(e *notification.Envelope) error {
 	if limits := p.log.Limits(); limits.Row > 0 && store.Size(e) > limits.Row {
 		return fmt.Errorf("%w: with %d bytes, the notification does not fit into a statement: %s of the server allows %d",
 			ErrTooLarge, store.Size(e), limits.Setting, limits.Row)

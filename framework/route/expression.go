@@ -46,6 +46,7 @@ type environment struct {
 type expression struct {
 	program      *vm.Program
 	needsPayload bool
+	reads        []registry.Pointer // of the payload
 }
 
 func compile(text string, options ...expr.Option) (*expression, error) {
@@ -56,11 +57,8 @@ func compile(text string, options ...expr.Option) (*expression, error) {
 	}
 	e := &expression{program: program}
 	root := program.Node()
-	ast.Walk(&root, visitor(func(n ast.Node) {
-		if name, ok := n.(*ast.IdentifierNode); ok {
-			e.needsPayload = e.needsPayload || name.Value == "payload" || name.Value == "$env"
-		}
-	}))
+	e.reads = readsOf(&root)
+	e.needsPayload = len(e.reads) > 0
 	return e, nil
 }
 

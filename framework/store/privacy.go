@@ -26,7 +26,7 @@ type PrivateKeys interface {
 	// sets CreatedAt.
 	AddPrivateKeys(ctx context.Context, tx Execer, keys []PrivateKey) error
 	// PrivateKeyOf returns the newest key of one of the subjects that is not erased, as the transaction sees
-	// it; found is false if there is none.
+	// it, or what is committed if tx is nil; found is false if there is none.
 	PrivateKeyOf(ctx context.Context, tx RowQuerier, subjects []string) (key PrivateKey, found bool, err error)
 	// PrivateKeysByID returns the keys with these ids, erased ones too. Unknown ids are left out.
 	PrivateKeysByID(ctx context.Context, ids []string) ([]PrivateKey, error)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
@@ -45,6 +46,9 @@ type Caller struct {
 	Deliver func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error)
 	// Batcher makes several deliveries; nil: the sink takes one at a time.
 	Batcher sinks.Batcher
+
+	// Views shows notifications with private values as the sink gets them; nil: as they are.
+	Views func(ctx context.Context, published []*notification.Envelope) []privacy.View
 
 	// AnswerBytes is how much of a destination's answer its errors have.
 	AnswerBytes int
@@ -97,6 +101,9 @@ func (c *Caller) PassesBy(ctx context.Context, page store.Page) []bool {
 		if ctx.Err() != nil {
 			break
 		}
+		if c.Views != nil && isPrivate(&page.Envelopes[i]) {
+			continue // it is decrypted in the call
+		}
 		admitted, err := c.Path.Admits(ctx, &page.Envelopes[i])
 		passes[i] = err == nil && !admitted
 	}
@@ -135,11 +142,8 @@ type Batcher interface {
 // slice. to makes them if there may be several; nil: the sink takes one at a time. follows reports
 // whether a delivery must not be made unless the one before it in the batch was made.
 func (c *Caller) Call(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
-	defer func() {
-		for i := range given {
-			given[i].Err = sinks.CutAnswer(given[i].Err, c.AnswerBytes)
-		}
-	}()
+	var as views
+	defer func() { c.clean(given, as) }()
 	defer func() {
 		if p := recover(); p != nil {
 			given = sinks.Failed(deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
@@ -148,21 +152,29 @@ func (c *Caller) Call(ctx context.Context, to Batcher, deliveries []*notificatio
 	if err := c.Open(ctx); err != nil {
 		return sinks.Failed(deliveries, sinks.Unavailable(err))
 	}
-	if c.Path.Plain() && c.Check == nil {
+	as = c.viewsOf(ctx, deliveries)
+	if c.Path.Plain() && c.Check == nil && as == nil {
 		return c.hand(ctx, to, deliveries, results, seen)
 	}
-	return c.shaped(ctx, to, deliveries, follows, seen)
+	return c.shaped(ctx, to, deliveries, as, follows, seen)
 }
 
 // shape returns a notification as the routes shape it, once it is checked; nil if it is not for the sink. Its
 // errors have a class.
-func (c *Caller) shape(ctx context.Context, published *notification.Envelope) (*notification.Envelope, error) {
-	e, err := published, error(nil)
-	if !c.Path.Plain() {
-		e, err = c.Path.Shape(ctx, published)
+func (c *Caller) shape(ctx context.Context, published *notification.Envelope, seen *privacy.View) (*notification.Envelope, error) {
+	checked := published
+	if seen != nil {
+		if seen.Err != nil {
+			return nil, ofView(seen.Err)
+		}
+		checked = seen.Envelope
 	}
-	if c.Check != nil && (e != nil || err != nil) {
-		if wrong := c.Check(ctx, published); wrong != nil {
+	e, err := checked, error(nil)
+	if !c.Path.Plain() {
+		e, err = c.Path.Shape(ctx, checked)
+	}
+	if c.Check != nil && (e != nil || err != nil) && (!isPrivate(published) || isRevealed(seen)) {
+		if wrong := c.Check(ctx, checked); wrong != nil {
 			return nil, wrong
 		}
 	}
@@ -177,7 +189,7 @@ func (c *Caller) shape(ctx context.Context, published *notification.Envelope) (*
 
 // shaped applies the routes before it calls the sink. A delivery from the parked table may no
 // longer be for the sink.
-func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, seen Seen) []sinks.Result {
+func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notification.Delivery, as views, follows func(i int) bool, seen Seen) []sinks.Result {
 	results := make([]sinks.Result, len(deliveries))
 	var shaped []*notification.Delivery
 	var places []int
@@ -186,7 +198,7 @@ func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notificat
 			results[i].Err = errBehind
 			continue
 		}
-		e, err := c.shape(ctx, d.Envelope)
+		e, err := c.shape(ctx, d.Envelope, as.of(i))
 		switch {
 		case ctx.Err() != nil:
 			results[i].Err = ctx.Err()
@@ -196,7 +208,7 @@ func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notificat
 			results[i].Err = ErrPassesBy
 		default:
 			changed := *d
-			changed.Envelope = e
+			changed.Envelope, changed.Revealed = e, isRevealed(as.of(i))
 			shaped, places = append(shaped, &changed), append(places, i)
 		}
 	}

@@ -43,7 +43,7 @@ func (c *Caller) Group(ctx context.Context, e *notification.Envelope) string {
 			return ""
 		}
 	}
-	if c.Groups.Newest && c.Check != nil && c.Check(ctx, e) != nil {
+	if c.Groups.Newest && c.Check != nil && !isPrivate(e) && c.Check(ctx, e) != nil {
 		return "" // it must not replace another
 	}
 	group := e.Key
@@ -91,8 +91,10 @@ func (c *Caller) Collect(ctx context.Context, to Batcher, all sinks.Collection, 
 	members := all.Members
 	var places []int
 	all.Members = nil
+	as := c.viewsOf(ctx, members)
+	defer func() { c.clean(given, as) }()
 	for i, d := range members {
-		e, err := c.shape(ctx, d.Envelope) // a plain path also for a type that was taken away from the sink meanwhile
+		e, err := c.shape(ctx, d.Envelope, as.of(i)) // a plain path also for a type that was taken away from the sink meanwhile
 		class, _ := sinks.Classify(err)
 		switch {
 		case ctx.Err() != nil:
@@ -108,7 +110,7 @@ func (c *Caller) Collect(ctx context.Context, to Batcher, all sinks.Collection, 
 			given[i].Err = ErrPassesBy
 		default:
 			changed := *d
-			changed.Envelope = e
+			changed.Envelope, changed.Revealed = e, isRevealed(as.of(i))
 			all.Members, places = append(all.Members, &changed), append(places, i)
 		}
 	}
@@ -116,7 +118,6 @@ func (c *Caller) Collect(ctx context.Context, to Batcher, all sinks.Collection, 
 		return given
 	}
 	result := c.handCollection(ctx, to, &all, seen)
-	result.Err = sinks.CutAnswer(result.Err, c.AnswerBytes)
 	for _, i := range places {
 		given[i] = result
 	}

@@ -25,6 +25,9 @@ func (t *Tables) AddPrivateKeys(ctx context.Context, tx store.Execer, keys []sto
 
 // PrivateKeyOf returns the newest living key; see store.PrivateKeys.
 func (t *Tables) PrivateKeyOf(ctx context.Context, tx store.RowQuerier, subjects []string) (k store.PrivateKey, found bool, err error) {
+	if tx == nil {
+		tx = t.run.Own()
+	}
 	query, args := t.run.Render(SQL(privateKey+`? AND wrapped <> '' ORDER BY created_at DESC, id DESC {limit} 1 {whole keys}`, AnyOf(`subject`, subjects)))
 	err = t.run.scanPrivateKey(tx.QueryRowContext(ctx, query, args...), &k)
 	if errors.Is(err, sql.ErrNoRows) {
