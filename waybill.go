@@ -42,6 +42,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/settings"
@@ -97,6 +98,9 @@ type Outbox struct {
 	// Store, Types, Sinks and Routes from the declarations. The publisher uses its
 	// TracerProvider too, unless Publishing sets one. Set Config before Open.
 	Config Config
+	// Privacy encrypts private values of types with [Private], and decrypts them for the sinks that get
+	// them; see package privacy. Set it before Open, which creates the first key.
+	Privacy privacy.Config
 	// Publishing configures the publisher: metadata from the context, the payload limit and
 	// so on. Map and Ignore add to its Events. Set it before Open.
 	Publishing outbox.Config
@@ -133,6 +137,7 @@ type Store interface {
 	webhooks.Store
 	store.Inbox
 	store.Schedules
+	store.PrivateKeys
 }
 
 // opened is what Open creates.
@@ -387,6 +392,14 @@ func (o *Outbox) Open(ctx context.Context) error {
 		}
 		if also != nil {
 			also()
+		}
+	}
+	if o.Privacy.Master != nil {
+		if publishing.Privacy, err = privacy.New(s, o.Privacy); err == nil {
+			err = publishing.Privacy.Prepare(ctx)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if made.publisher, err = outbox.New(o.types, s, publishing); err != nil {
@@ -783,6 +796,11 @@ func Upcast[From, To any](from int, convert func(From) (To, error)) TypeOption {
 
 // Aliases are older names of a type; see [registry.Aliases].
 func Aliases(names ...string) TypeOption { return registry.Aliases(names...) }
+
+// Private marks values of a type as private data of a person; see [registry.Private] and Outbox.Privacy.
+func Private[T any](subject func(T) string, fields ...string) TypeOption {
+	return registry.Private(subject, fields...)
+}
 
 // Describe says what a type means to those who consume it; see [registry.Describe].
 func Describe(d Description) TypeOption { return registry.Describe(d) }

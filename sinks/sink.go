@@ -78,4 +78,7 @@ func (f Func) Deliver(ctx context.Context, d *notification.Delivery) (notificati
 	return f(ctx, d)
 }
 
+// RevealsPrivate implements [Revealer].
+func (Func) RevealsPrivate() bool { return true }
+
 var _ Sink = Func(nil)

@@ -26,7 +26,7 @@ const recorded = "internal/keys/comments_gen.go"
 func TestTheCommentsOfSettingsAreRecorded(t *testing.T) {
 	t.Parallel()
 	comments := make(map[string]string)
-	for _, folder := range []string{"../config", "../forwarder", "../route", "../settings"} {
+	for _, folder := range []string{"../config", "../forwarder", "../privacy", "../route", "../settings"} {
 		collectComments(t, folder, comments)
 	}
 	var b bytes.Buffer

@@ -31,6 +31,7 @@ import (
 	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/source/kafka"
@@ -78,10 +79,14 @@ type Config struct {
 	// waybill.alert.raised and waybill.alert.cleared: of all forwarders with them, one publishes each.
 	Alerts settings.Alerts `yaml:"alerts"`
 
+	// Encryption of private values.
+	Privacy Privacy `yaml:"privacy"`
+
 	// The dashboard, metrics and probes of waybill forward, over HTTP.
 	Observe settings.Observe `yaml:"observe"`
 
-	only      []string // the sinks of --sink; empty for all
+	private   privacy.Config // made of Privacy
+	only      []string       // the sinks of --sink; empty for all
 	files     schemaFiles
 	contracts func() (*contract.Set, error)
 	source    Source
@@ -206,7 +211,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 	its.Store, its.Fleet, its.Routes, its.Sinks = s, c.HasFleet(), c.routing(), c.destinations()
 	its.Lanes, its.Only = c.Outbox.Lanes, c.only
 	its.Retention, its.InboxRetention = retention(c.Outbox.Retention), retention(c.Outbox.InboxRetention)
-	its.Check, its.Others = c.checker(), c.others()
+	its.Check, its.Others, its.Privacy = c.checker(), c.others(), c.private
 	its.Types, its.Observer, its.TracerProvider, its.Logger = c.options.Types, c.options.Observer, c.options.TracerProvider, c.options.Logger
 	return its
 }

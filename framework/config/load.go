@@ -32,6 +32,7 @@ func (l *loader) checkAll(c *Config) {
 	}
 	l.checkPublishing(c)
 	l.checkTypes(c)
+	l.checkPrivacy(c)
 	l.buildSinks(c, "")
 	l.checkSchedules(c)
 	routesAreRight, alertsAreRight := l.checkRoutes(c), l.checkAlerts(c)
@@ -180,6 +181,15 @@ func LoadKind(source Source, options Options, kind string) (*Config, error) {
 		l.wantOne(c)
 		l.checkPublishing(c)
 		l.buildSinks(c, kind)
+	})
+}
+
+// LoadPrivacy reads where the outbox is, and how private values are encrypted. It needs no secrets of sinks.
+func LoadPrivacy(source Source, options Options) (*Config, error) {
+	return read(source, options, append(located, "privacy"), func(l *loader, c *Config) {
+		l.checkTables(c)
+		l.wantOne(c)
+		l.checkPrivacy(c)
 	})
 }
 

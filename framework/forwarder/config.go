@@ -163,7 +163,7 @@ type Sink struct {
 	// See sinks.WithAnswer.
 	AnswerBytes *int `yaml:"answer_bytes"`
 	// What the sink gets of private values: reveal (decrypted), keep (encrypted), drop (the payload without
-	// them) or mask ("***"). Default: reveal for the kinds go, process and email, keep for the others.
+	// them) or mask ("***"). Default: reveal for functions, process and email, keep for the others.
 	Private sinks.Private `yaml:"private" enum:"reveal,keep,drop,mask"`
 	// What the sink gets with private: reveal once a person's data was erased: drop (the payload without it),
 	// or dead (nothing: the delivery is dead). Default drop.

@@ -3,6 +3,7 @@ package forwarder
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/internal/pace"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -74,6 +76,13 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	})
 	defer stopping()
 
+	if keys := f.keyringOf(o.name); keys != nil {
+		if err := keys.Check(ctx); errors.Is(err, privacy.ErrMaster) {
+			return err
+		} else if err != nil {
+			o.log.Warn("the keys of private values cannot be read now: deliveries that need them wait", "error", err)
+		}
+	}
 	f.enter(o)
 	defer f.leave(o)
 	var work sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/event"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
@@ -30,7 +31,10 @@ type Resident interface {
 	// its deliveries, which are called after Sink.Hooks. database is the name of one of several
 	// databases, which their envelopes have as metadata; "" is Config.Store. It queries nothing,
 	// and may be called again. It fails if the store lacks what the sink needs.
-	Reside(database string, s Store) (Hooks, error)
+	//
+	// private are the keys of private values, for what the sink publishes with parts of a notification; nil: it
+	// does not get them decrypted.
+	Reside(database string, s Store, private *privacy.Keyring) (Hooks, error)
 }
 
 // Table returns the compiled routes, with those of the types that sinks publish for themselves.
@@ -64,7 +68,7 @@ func checkOwnTypes(p *settings.Problems, to map[string]Sink) {
 func checkResidents(p *settings.Problems, to map[string]Sink, database string, s Store) {
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		if resident, ok := to[name].Sink.(Resident); ok && s != nil {
-			if _, err := resident.Reside(database, s); err != nil {
+			if _, err := resident.Reside(database, s, nil); err != nil {
 				p.Add(fmt.Errorf("sinks.%s: %w", name, err))
 			}
 		}
@@ -76,7 +80,11 @@ func checkResidents(p *settings.Problems, to map[string]Sink, database string, s
 func (o *outbox) hooks(a *activeSink) Hooks {
 	all := a.Hooks
 	if resident, ok := a.Sink.Sink.(Resident); ok {
-		if own, err := resident.Reside(o.name, o.given); err == nil { // checked before
+		var private *privacy.Keyring
+		if a.private() == sinks.PrivateReveal {
+			private = o.forwarder.keyringOf(o.name)
+		}
+		if own, err := resident.Reside(o.name, o.given, private); err == nil { // checked before
 			if own.Delivered != nil && !a.path.Plain() {
 				own.Delivered = shaped(a.path, own.Delivered)
 			}

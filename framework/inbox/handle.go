@@ -133,6 +133,9 @@ var (
 // handled is the receipt of a repeated delivery.
 const handled notification.Receipt = "handled before"
 
+// RevealsPrivate implements sinks.Revealer.
+func (*mux) RevealsPrivate() bool { return true }
+
 // Deliver calls the handlers in a transaction, unless the id was already handled.
 func (m *mux) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	consumer := m.config.Consumer

@@ -95,6 +95,14 @@ func (k *Keyring) Prepare(ctx context.Context) error {
 	return err
 }
 
+// Check asks the master key to unwrap the root keys, if there are any. It fails with ErrMaster, or with an error of
+// the store or the master key that may be over later.
+func (k *Keyring) Check(ctx context.Context) error {
+	k.loading.Lock()
+	defer k.loading.Unlock()
+	return k.load(ctx)
+}
+
 // usable returns the roots that can be unwrapped, at least one. It creates one only if there is none at all.
 func (k *Keyring) usable(ctx context.Context, create bool) ([]*root, error) {
 	k.loading.Lock()
@@ -107,6 +115,9 @@ func (k *Keyring) usable(ctx context.Context, create bool) ([]*root, error) {
 			err = fmt.Errorf("%w: the outbox has no root key: call Prepare before publishing", ErrConfig)
 		}
 		return k.roots, err
+	}
+	if k.c.Master == nil {
+		return nil, fmt.Errorf("%w: there is no master key: set Config.Master", ErrConfig)
 	}
 	id, key := newID(), make([]byte, keyLength)
 	rand.Read(key) // never fails
@@ -126,7 +137,7 @@ func (k *Keyring) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if k.c.Master == nil {
+	if k.c.Master == nil && len(stored) > 0 {
 		return fmt.Errorf("%w: none is configured: set privacy.keys or privacy.master", ErrMaster)
 	}
 	var roots []*root

@@ -119,18 +119,21 @@ func wholeContentType(original string) string {
 }
 
 // Move encrypts the values of a notification, which are part of another one now, for that, under the same keys. What
-// cannot be decrypted is left as it is.
+// cannot be decrypted is left as it is; with a nil Keyring that is everything.
 func (k *Keyring) Move(ctx context.Context, from, to *notification.Envelope) error {
 	ids := from.Metadata.Get(notification.MetadataPrivateKeys)
-	if k == nil || ids == "" {
+	if ids == "" {
+		return nil
+	}
+	to.Metadata = to.Metadata.Clone()
+	to.Metadata[notification.MetadataPrivateKeys] = ids
+	if k == nil {
 		return nil
 	}
 	keys, err := k.byID(ctx, strings.Fields(ids))
 	if err != nil {
 		return err
 	}
-	to.Metadata = to.Metadata.Clone()
-	to.Metadata[notification.MetadataPrivateKeys] = ids
 	bound, other := boundTo(from), boundTo(to)
 	for at := 0; ; {
 		t, found := nextToken(to.Payload, at)

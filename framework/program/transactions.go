@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -40,7 +41,7 @@ type inDatabase interface {
 	Handle() *sql.DB
 }
 
-func (f *onceFunctions) Reside(database string, s forwarder.Store) (forwarder.Hooks, error) {
+func (f *onceFunctions) Reside(database string, s forwarder.Store, _ *privacy.Keyring) (forwarder.Hooks, error) {
 	in, able := s.(inDatabase)
 	if !able || database != "" {
 		return forwarder.Hooks{}, fmt.Errorf("%w: functions in a transaction work with a single database; with several, "+
@@ -71,5 +72,6 @@ func (f *onceFunctions) HandledTypes() ([]sinks.HandledType, error) {
 }
 
 func (f *onceFunctions) NotesIDs() bool                                  { return true }
+func (f *onceFunctions) RevealsPrivate() bool                            { return true }
 func (f *onceFunctions) OwnTypes() []string                              { return nil }
 func (f *onceFunctions) Defaults(settings forwarder.Sink) forwarder.Sink { return settings }

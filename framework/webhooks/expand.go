@@ -144,7 +144,11 @@ func (x *expansion) add(ctx context.Context, d *notification.Delivery, endpoints
 			}
 		}
 		x.bytes += len(body)
-		x.made = append(x.made, envelopeFor(k.ID, d, names[0], x.sink.tenant, body))
+		made := envelopeFor(k.ID, d, names[0], x.sink.tenant, body)
+		if err := x.of.private.Load().Move(ctx, d.Envelope, &made); err != nil {
+			return err
+		}
+		x.made = append(x.made, made)
 	}
 	return nil
 }

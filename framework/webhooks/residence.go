@@ -7,11 +7,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks/httpsink"
@@ -34,6 +36,7 @@ type residence struct {
 	store     Store
 	publisher *outbox.Publisher
 	vault     *vault
+	private   atomic.Pointer[privacy.Keyring] // nil: private values are not decrypted
 	memory    memory
 	thinking  thinking
 

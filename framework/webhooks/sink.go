@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -132,7 +133,7 @@ func Defaults(of forwarder.Sink) forwarder.Sink {
 }
 
 // Reside returns the hooks for an outbox.
-func (s *Sink) Reside(database string, of forwarder.Store) (forwarder.Hooks, error) {
+func (s *Sink) Reside(database string, of forwarder.Store, private *privacy.Keyring) (forwarder.Hooks, error) {
 	usable, ok := of.(Store)
 	if !ok {
 		return forwarder.Hooks{}, fmt.Errorf("%w: a store of the type %T keeps no endpoints", forwarder.ErrConfig, of)
@@ -151,6 +152,9 @@ func (s *Sink) Reside(database string, of forwarder.Store) (forwarder.Hooks, err
 		r = &residence{store: usable, publisher: publisher, vault: s.vault, known: make(map[string]*known), expected: make(map[string]bool)}
 		maps.DeleteFunc(s.residences, func(_ string, other weak.Pointer[residence]) bool { return other.Value() == nil })
 		s.residences[database] = weak.Make(r)
+	}
+	if private != nil {
+		r.private.Store(private)
 	}
 	return forwarder.Hooks{Delivered: s.delivered(r), Parked: s.failed(r), Dead: s.failed(r)}, nil
 }

@@ -118,6 +118,9 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // Build makes a sink of the configuration; see [New].
 func (c Config) Build(in sinks.Instance) (sinks.Sink, error) { return New(in, c) }
 
+// RevealsPrivate implements [sinks.Revealer].
+func (*Sink) RevealsPrivate() bool { return true }
+
 // Deliver sends the mail, and returns the server's final reply as the receipt, such as
 // "smtp 250 OK: queued as 7F3", with the recipients that the server refused.
 //

@@ -266,6 +266,9 @@ func (s *sink) Open(context.Context) error {
 	return err
 }
 
+// RevealsPrivate implements [sinks.Revealer].
+func (*sink) RevealsPrivate() bool { return true }
+
 // Deliver decodes the notification and calls its handlers, until one fails.
 func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	handlers, err := s.ready(ctx)

@@ -117,6 +117,9 @@ func (s *Sink) Open(context.Context) error {
 	return nil
 }
 
+// RevealsPrivate implements [sinks.Revealer].
+func (*Sink) RevealsPrivate() bool { return true }
+
 // Deliver writes one line and waits for its answer until ctx ends. If the program has read the
 // delivery and ctx ends first, the sink sends it a cancel line. The Answers of [Kind] explain
 // the errors.
