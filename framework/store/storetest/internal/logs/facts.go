@@ -13,4 +13,5 @@ var Groups = []kit.Group{
 	{"Claim", claimFacts},
 	{"Endpoints", endpointFacts},
 	{"Attempts", attemptFacts},
+	{"Keys", keyFacts},
 }
