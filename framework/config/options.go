@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -31,6 +32,8 @@ type Options struct {
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
 	// Stores open the object stores of sinks, by the schemes of their addresses; see [sinks.Instance].
 	Stores map[string]sinks.OpenStore
+	// Masters open the master key of private values, by the scheme of its address.
+	Masters map[string]privacy.OpenMaster
 	// Middleware and Hooks apply to every sink; see [forwarder.Sink].
 	Middleware []message.HandlerMiddleware
 	Hooks      forwarder.Hooks
