@@ -31,11 +31,13 @@ var _ privacy.OpenMaster = Open
 // contextName is the name of the only pair in the encryption context. Its value is the caller's context in base64.
 const contextName = "waybill"
 
-// legalKey is for the name or the ARN of an alias, and for the id or the ARN of a key: "Key identifiers" in the guide of KMS.
-var legalKey = regexp.MustCompile(`^(?:(?:` + owner + `)?alias/[A-Za-z0-9/_-]{1,250}|(?:` + owner + `key/)?(?:mrk-)?[0-9a-f-]{32,36})$`)
-
-// owner is the account and the region in an ARN.
+// owner is the beginning of an ARN, with the region and the account.
 const owner = `arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:`
+
+// legalKey is for the name or the ARN of an alias, and for the id or the ARN of a key: "Key identifiers" in the guide of
+// KMS.
+var legalKey = regexp.MustCompile(`^(?:(?:` + owner + `)?alias/[A-Za-z0-9/_-]{1,250}|` +
+	`(?:` + owner + `key/)?(?:mrk-)?[0-9a-f-]{32,36})$`)
 
 type master struct {
 	key    string // as the address names it
@@ -52,7 +54,8 @@ func Open(address *url.URL) (privacy.Master, error) {
 	m := &master{key: strings.Trim(address.Host+address.Path, "/")}
 	mistakes := []error{m.config.Parameters(address.RawQuery)}
 	if !legalKey.MatchString(m.key) || address.User != nil || address.Fragment != "" {
-		mistakes = append(mistakes, fmt.Errorf("%q is not a key; write its ARN or id, or the ARN or name of an alias, such as awskms://alias/outbox?region=eu-central-1", m.key))
+		mistakes = append(mistakes, fmt.Errorf("%q is not a key; write its ARN or id, or the ARN or name of an alias, "+
+			"such as awskms://alias/outbox?region=eu-central-1", m.key))
 	}
 	m.config.In(m.key)
 	m.config.SetDefaults()
@@ -66,7 +69,9 @@ func Open(address *url.URL) (privacy.Master, error) {
 func (m *master) Wrap(ctx context.Context, key, authenticated []byte) (wrapped []byte, name string, err error) {
 	var answer *kms.EncryptOutput
 	err = m.call(ctx, "kms:Encrypt", m.key, func(ctx context.Context, client *kms.Client) (err error) {
-		answer, err = client.Encrypt(ctx, &kms.EncryptInput{KeyId: &m.key, Plaintext: key, EncryptionContext: encryptionContext(authenticated)})
+		answer, err = client.Encrypt(ctx, &kms.EncryptInput{
+			KeyId: &m.key, Plaintext: key, EncryptionContext: encryptionContext(authenticated),
+		})
 		return err
 	})
 	if err != nil {
@@ -79,8 +84,11 @@ func (m *master) Wrap(ctx context.Context, key, authenticated []byte) (wrapped [
 func (m *master) Unwrap(ctx context.Context, wrapped, authenticated []byte, name string) (key []byte, err error) {
 	var answer *kms.DecryptOutput
 	used := m.used(name)
-	err = m.call(ctx, "kms:Decrypt", used+", for what was wrapped by "+name, func(ctx context.Context, client *kms.Client) (err error) {
-		answer, err = client.Decrypt(ctx, &kms.DecryptInput{KeyId: &used, CiphertextBlob: wrapped, EncryptionContext: encryptionContext(authenticated)})
+	what := used + ", for what was wrapped by " + name
+	err = m.call(ctx, "kms:Decrypt", what, func(ctx context.Context, client *kms.Client) (err error) {
+		answer, err = client.Decrypt(ctx, &kms.DecryptInput{
+			KeyId: &used, CiphertextBlob: wrapped, EncryptionContext: encryptionContext(authenticated),
+		})
 		return err
 	})
 	if err != nil {
@@ -113,13 +121,15 @@ var advice = map[string]string{
 	"DisabledException":          "enable the key",
 	"KMSInvalidStateException":   "cancel the deletion of the key, and enable it, or import its material again",
 	"InvalidKeyUsageException":   "name a key for symmetric encryption",
-	"IncorrectKeyException":      "name the key that has wrapped it in the address of the master key",
-	"InvalidCiphertextException": "name the key that has wrapped it in the address of the master key, or restore what was wrapped, which has changed",
+	"IncorrectKeyException":      "name the key that has wrapped it",
+	"InvalidCiphertextException": "restore what was wrapped, which has changed, or name the key that has wrapped it",
 }
 
-// call makes one request. It names a right that is missing, and key.
+// call makes one request, which needs a right. Its errors begin with key.
 func (m *master) call(ctx context.Context, right, key string, call func(context.Context, *kms.Client) error) error {
-	client := access.NewClient(sinks.Instance{Name: "privacy"}, m.config, func(conf aws.Config) *kms.Client { return kms.NewFromConfig(conf) })
+	client := access.NewClient(sinks.Instance{Name: "privacy"}, m.config, func(conf aws.Config) *kms.Client {
+		return kms.NewFromConfig(conf)
+	})
 	defer client.Close()
 	err := access.Lookup(right, client.Call(ctx, nil, call))
 	code := access.CodeOf(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -82,7 +83,7 @@ func TestWhatHasChangedIsNotUnwrapped(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.Unwrap(t.Context(), wrapped, []byte("root of another"), name)
 	require.ErrorIs(t, err, privacy.ErrMaster)
-	require.ErrorContains(t, err, arn+", for what was wrapped by "+arn+": InvalidCiphertextException; name the key that has wrapped it")
+	require.ErrorContains(t, err, arn+", for what was wrapped by "+arn+": InvalidCiphertextException; restore what was wrapped")
 	wrapped[len(wrapped)-1]++
 	_, err = m.Unwrap(t.Context(), wrapped, about, name)
 	require.ErrorIs(t, err, privacy.ErrMaster)
@@ -173,7 +174,7 @@ func TestErrorsOfTheService(t *testing.T) {
 		require.ErrorContains(t, err, want.wrap, what)
 		_, err = m.Unwrap(t.Context(), wrapped, about, name)
 		requireSilent(t, err)
-		require.Equal(t, want.lost, strings.HasPrefix(err.Error(), privacy.ErrMaster.Error()), "%v", err)
+		require.Equal(t, want.lost, errors.Is(err, privacy.ErrMaster), "%v", err)
 		require.ErrorContains(t, err, want.unwrap, what)
 	}
 	proxy.Break(nil)

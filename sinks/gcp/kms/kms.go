@@ -37,10 +37,8 @@ var ErrDamaged = errors.New("the checksums of a request to Cloud KMS, or of its 
 // timeout is how long a request may take.
 const timeout = 10 * time.Second
 
-var (
-	legalKey   = regexp.MustCompile(`^projects/[a-z0-9][a-z0-9.:-]{1,99}/locations/[a-z0-9-]{1,63}/keyRings/[A-Za-z0-9_-]{1,63}/cryptoKeys/[A-Za-z0-9_-]{1,63}$`)
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-)
+var legalKey = regexp.MustCompile(`^projects/[a-z0-9][a-z0-9.:-]{1,99}/locations/[a-z0-9-]{1,63}` +
+	`/keyRings/[A-Za-z0-9_-]{1,63}/cryptoKeys/[A-Za-z0-9_-]{1,63}$`)
 
 // keys are the methods for keys of the service.
 type keys = cloudkms.ProjectsLocationsKeyRingsCryptoKeysService
@@ -60,7 +58,8 @@ func Open(address *url.URL) (privacy.Master, error) {
 	m := &master{key: strings.Trim(address.Host+address.Path, "/")}
 	mistakes := []error{m.access.Parameters(address.RawQuery)}
 	if !legalKey.MatchString(m.key) || address.User != nil || address.Fragment != "" {
-		mistakes = append(mistakes, fmt.Errorf("%q is not a key; write gcpkms://projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY", m.key))
+		mistakes = append(mistakes, fmt.Errorf("%q is not a key; write "+
+			"gcpkms://projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY", m.key))
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
@@ -74,9 +73,11 @@ func (m *master) Wrap(ctx context.Context, key, authenticated []byte) (wrapped [
 	var answer *cloudkms.EncryptResponse
 	err = m.call(ctx, "useToEncrypt", m.key, func(ctx context.Context, service *keys) (err error) {
 		answer, err = service.Encrypt(m.key, &cloudkms.EncryptRequest{
-			Plaintext: base64.StdEncoding.EncodeToString(key), PlaintextCrc32c: checksum(key),
-			AdditionalAuthenticatedData: base64.StdEncoding.EncodeToString(authenticated), AdditionalAuthenticatedDataCrc32c: checksum(authenticated),
-			ForceSendFields: []string{"PlaintextCrc32c", "AdditionalAuthenticatedDataCrc32c"}, // also 0
+			Plaintext:                         base64.StdEncoding.EncodeToString(key),
+			PlaintextCrc32c:                   checksum(key),
+			AdditionalAuthenticatedData:       base64.StdEncoding.EncodeToString(authenticated),
+			AdditionalAuthenticatedDataCrc32c: checksum(authenticated),
+			ForceSendFields:                   []string{"PlaintextCrc32c", "AdditionalAuthenticatedDataCrc32c"}, // also 0
 		}).Context(ctx).Do()
 		return err
 	})
@@ -84,7 +85,8 @@ func (m *master) Wrap(ctx context.Context, key, authenticated []byte) (wrapped [
 		return nil, "", err
 	}
 	wrapped, err = base64.StdEncoding.DecodeString(answer.Ciphertext)
-	if err != nil || checksum(wrapped) != answer.CiphertextCrc32c || !answer.VerifiedPlaintextCrc32c || !answer.VerifiedAdditionalAuthenticatedDataCrc32c {
+	verified := answer.VerifiedPlaintextCrc32c && answer.VerifiedAdditionalAuthenticatedDataCrc32c
+	if err != nil || !verified || checksum(wrapped) != answer.CiphertextCrc32c {
 		return nil, "", fmt.Errorf("%s: %w", m.key, ErrDamaged)
 	}
 	return wrapped, answer.Name, nil
@@ -94,11 +96,14 @@ func (m *master) Wrap(ctx context.Context, key, authenticated []byte) (wrapped [
 // the version from what it has wrapped.
 func (m *master) Unwrap(ctx context.Context, wrapped, authenticated []byte, name string) (key []byte, err error) {
 	var answer *cloudkms.DecryptResponse
-	err = m.call(ctx, "useToDecrypt", m.key+", for what was wrapped by "+name, func(ctx context.Context, service *keys) (err error) {
+	what := m.key + ", for what was wrapped by " + name
+	err = m.call(ctx, "useToDecrypt", what, func(ctx context.Context, service *keys) (err error) {
 		answer, err = service.Decrypt(m.key, &cloudkms.DecryptRequest{
-			Ciphertext: base64.StdEncoding.EncodeToString(wrapped), CiphertextCrc32c: checksum(wrapped),
-			AdditionalAuthenticatedData: base64.StdEncoding.EncodeToString(authenticated), AdditionalAuthenticatedDataCrc32c: checksum(authenticated),
-			ForceSendFields: []string{"CiphertextCrc32c", "AdditionalAuthenticatedDataCrc32c"},
+			Ciphertext:                        base64.StdEncoding.EncodeToString(wrapped),
+			CiphertextCrc32c:                  checksum(wrapped),
+			AdditionalAuthenticatedData:       base64.StdEncoding.EncodeToString(authenticated),
+			AdditionalAuthenticatedDataCrc32c: checksum(authenticated),
+			ForceSendFields:                   []string{"CiphertextCrc32c", "AdditionalAuthenticatedDataCrc32c"},
 		}).Context(ctx).Do()
 		return err
 	})
@@ -113,9 +118,9 @@ func (m *master) Unwrap(ctx context.Context, wrapped, authenticated []byte, name
 }
 
 // checksum is CRC32C: "Verifying end-to-end data integrity" in the documentation of Cloud KMS.
-func checksum(b []byte) int64 { return int64(crc32.Checksum(b, castagnoli)) }
+func checksum(b []byte) int64 { return int64(crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))) }
 
-// call makes one request. It names a permission that is missing, and key.
+// call makes one request, which needs a permission. Its errors begin with key.
 func (m *master) call(ctx context.Context, permission, key string, call func(context.Context, *keys) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -136,7 +141,7 @@ func (m *master) call(ctx context.Context, permission, key string, call func(con
 var advice = map[string]string{
 	"NOT_FOUND":           "there is no such key: correct the address of the master key",
 	"FAILED_PRECONDITION": "enable the version of the key, or restore it while its destruction is scheduled",
-	"INVALID_ARGUMENT":    "name the key that has wrapped it in the address of the master key, which must be one for symmetric encryption, or restore what was wrapped, if that has changed",
+	"INVALID_ARGUMENT":    "name the key that has wrapped it, one for symmetric encryption, or restore what was wrapped",
 }
 
 // failure returns the error of a request.
@@ -159,7 +164,8 @@ func failure(permission, key string, err error) error {
 		return sinks.WithAnswer(fmt.Errorf("%w: %s: %s; %s", privacy.ErrMaster, key, body.Error.Status, hint), said)
 	}
 	if body.Error.Status == "PERMISSION_DENIED" {
-		return sinks.WithAnswer(fmt.Errorf("%s: the permission cloudkms.cryptoKeyVersions.%s is missing; grant roles/cloudkms.cryptoKeyEncrypterDecrypter on the key, and enable the API of Cloud KMS in its project", key, permission), said)
+		return sinks.WithAnswer(fmt.Errorf("%s: the permission cloudkms.cryptoKeyVersions.%s is missing; "+
+			"grant roles/cloudkms.cryptoKeyEncrypterDecrypter on the key, and enable Cloud KMS in its project", key, permission), said)
 	}
 	return sinks.WithAnswer(fmt.Errorf("%s: HTTP %d %s", key, answer.Code, body.Error.Status), said)
 }

@@ -29,7 +29,9 @@ func (a *Access) Parameters(query string) error {
 		return fmt.Errorf("the parameters cannot be read: %w", err)
 	}
 	var mistakes []error
-	parameters := map[string]*string{"endpoint": &a.Endpoint, "credentials_file": &a.Account.File, "impersonate": &a.Account.Impersonate}
+	parameters := map[string]*string{
+		"endpoint": &a.Endpoint, "credentials_file": &a.Account.File, "impersonate": &a.Account.Impersonate,
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		field, known := parameters[name]
 		if !known || len(given[name]) > 1 {
@@ -63,7 +65,10 @@ func (a Access) Options(in sinks.Instance, scope, path string) ([]option.ClientO
 		if err != nil {
 			return nil, err
 		}
-		if client, err = httptransport.NewClient(&httptransport.Options{Credentials: who, BaseRoundTripper: client.Transport, DisableTelemetry: true}); err != nil {
+		client, err = httptransport.NewClient(&httptransport.Options{
+			Credentials: who, BaseRoundTripper: client.Transport, DisableTelemetry: true,
+		})
+		if err != nil {
 			return nil, err
 		}
 	} else {
