@@ -46,6 +46,7 @@ func engineImports(own ...string) []string {
 
 var layers = []layer{
 	{"framework/notification", nil},
+	{"framework/privacy", []string{"framework/notification", "framework/store", "registry", "serializer", "sinks"}},
 	{"framework/internal/pace", nil},
 	{"framework/internal/duration", nil},
 	{"framework/internal/zones", nil},
@@ -121,7 +122,7 @@ var layers = []layer{
 	{"framework/webhooks/portal", []string{"framework/notification", "framework/store", "framework/settings", "framework/admin", "framework/webhooks", "framework/internal/endpoint", "framework/internal/look", "registry", "serializer", "sinks"}},
 	{"framework/doctor", []string{"framework/alerts", "framework/settings", "framework/notification", "framework/route", "framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "framework/webhooks", "framework/internal/endpoint", "sinks"}},
 	{"framework/dashboard", []string{"framework/contract", "framework/internal/duration", "framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/webhooks", "framework/internal/endpoint", "framework/internal/look", "framework/admin", "framework/doctor", "framework/settings", "registry", "sinks"}},
-	{"framework/config", []string{"framework/contract", "framework/webhooks", "framework/settings", "framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
+	{"framework/config", []string{"framework/contract", "framework/privacy", "framework/webhooks", "framework/settings", "framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"benchmarks/receiver", []string{"benchmarks/durations", "benchmarks/result", "sinks/*"}},
 	{"framework/watch", []string{"framework/dashboard", "framework/doctor", "framework/forwarder", "framework/notification", "framework/observe", "framework/outbox", "framework/store", "framework/webhooks"}},
 	{"framework/program", anything},

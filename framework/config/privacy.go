@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ func (p Privacy) Config(openers map[string]privacy.OpenMaster) (c privacy.Config
 }
 
 func openMaster(text string, openers map[string]privacy.OpenMaster) (privacy.Master, error) {
-	address, err := url.Parse(text)
+	address, err := privacy.ParseAddress(text)
 	if err != nil || address.Scheme == "" {
 		return nil, errors.New("master is no address: write awskms://KEY or gcpkms://projects/…")
 	}

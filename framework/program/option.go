@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -169,15 +170,30 @@ func Dial(dial func(ctx context.Context, network, address string) (net.Conn, err
 func Stores(stores map[string]sinks.OpenStore) Option {
 	return func(p *parts) {
 		for _, scheme := range slices.Sorted(maps.Keys(stores)) {
-			switch _, taken := p.Stores[scheme]; {
-			case taken:
-				p.mistakes = append(p.mistakes, fmt.Errorf("the store %s:// is supplied twice", scheme))
-			case stores[scheme] == nil:
-				p.mistakes = append(p.mistakes, fmt.Errorf("the constructor of the store %s:// is nil", scheme))
-			}
-			p.Stores[scheme] = stores[scheme]
+			add(p, "store", p.Stores, scheme, stores[scheme], stores[scheme] == nil)
 		}
 	}
+}
+
+// Masters adds places of the master key of private values, by the schemes of their addresses, such as
+// awskms. Schemes must be unique.
+func Masters(masters map[string]privacy.OpenMaster) Option {
+	return func(p *parts) {
+		for _, scheme := range slices.Sorted(maps.Keys(masters)) {
+			add(p, "master key", p.Masters, scheme, masters[scheme], masters[scheme] == nil)
+		}
+	}
+}
+
+// add adds what opens addresses of a scheme.
+func add[T any](p *parts, what string, all map[string]T, scheme string, open T, none bool) {
+	switch _, taken := all[scheme]; {
+	case taken:
+		p.mistakes = append(p.mistakes, fmt.Errorf("the %s %s:// is supplied twice", what, scheme))
+	case none:
+		p.mistakes = append(p.mistakes, fmt.Errorf("the constructor of the %s %s:// is nil", what, scheme))
+	}
+	all[scheme] = open
 }
 
 // once sets an option that may be given once only.
@@ -194,7 +210,7 @@ func errTwice(what string) error { return fmt.Errorf("the options give the progr
 // partsOf applies the options, and adds the built-in kinds.
 func partsOf(options []Option) (*parts, error) {
 	p := &parts{
-		Options:   config.Options{Stores: make(map[string]sinks.OpenStore)},
+		Options:   config.Options{Stores: make(map[string]sinks.OpenStore), Masters: make(map[string]privacy.OpenMaster)},
 		supplied:  make(map[string]func(sinks.Instance) (sinks.Sink, error)),
 		functions: make(map[string][]function.Handler),
 		once:      make(map[string]bool),

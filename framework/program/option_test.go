@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
@@ -201,13 +202,15 @@ func TestMistakesInOptionsAreReported(t *testing.T) {
 		Kinds(httpsink.Kind(), sinks.Kind{Name: "empty"}), Sink("a", supplied(nil)), Sink("a", supplied(nil)), Sink("b", nil),
 		Types(registry.New()), Types(registry.New()), Licenses("MIT"), Licenses("MIT"), Hooks(forwarder.Hooks{}), Hooks(forwarder.Hooks{}), HTTPClient(&http.Client{}), HTTPClient(&http.Client{}),
 		Stores(map[string]sinks.OpenStore{"s3": openNothing, "gs": nil}), Stores(map[string]sinks.OpenStore{"s3": openNothing}),
+		Masters(map[string]privacy.OpenMaster{"awskms": openNoMaster, "gcpkms": nil}), Masters(map[string]privacy.OpenMaster{"awskms": openNoMaster}),
 		Middleware(nil), nil,
 	}, "version")
 	require.Equal(t, exitFailed, r.code)
 	for _, want := range []string{
 		`two sink kinds have the same name: "http"`, `"empty" has no constructor: make it with NewKind`, `the sink "a" is supplied twice`, `the constructor of the sink "b" is nil`,
 		"a registry of types twice", "licences twice", "hooks twice", "an HTTP client twice", "a middleware is nil",
-		"the store s3:// is supplied twice", "the constructor of the store gs:// is nil", "an option is nil",
+		"the store s3:// is supplied twice", "the constructor of the store gs:// is nil",
+		"the master key awskms:// is supplied twice", "the constructor of the master key gcpkms:// is nil", "an option is nil",
 	} {
 		require.Contains(t, r.stderr, want)
 	}
@@ -215,6 +218,20 @@ func TestMistakesInOptionsAreReported(t *testing.T) {
 
 func openNothing(_ sinks.Instance, address *url.URL) (sinks.ObjectStore, error) {
 	return nil, fmt.Errorf("%s cannot be opened", address)
+}
+
+func openNoMaster(address *url.URL) (privacy.Master, error) {
+	return nil, fmt.Errorf("%s cannot be opened", address)
+}
+
+func TestMasterKeysOfTheProgramReachItsConfiguration(t *testing.T) {
+	t.Parallel()
+	p, err := partsOf([]Option{
+		Masters(map[string]privacy.OpenMaster{"awskms": openNoMaster}), Masters(map[string]privacy.OpenMaster{"gcpkms": openNoMaster}),
+	})
+	require.NoError(t, err)
+	require.Contains(t, p.Masters, "awskms")
+	require.Contains(t, p.Masters, "gcpkms")
 }
 
 func TestStoresOfTheProgramReachItsSinks(t *testing.T) {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,6 +56,26 @@ func (c *Config) SetDefaults() {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
+}
+
+// Parameters sets Region, Endpoint, Profile and RoleARN to the parameters of an address, such as
+// region=eu-central-1&profile=shop. It returns all mistakes, joined. Each begins with the parameter.
+func (c *Config) Parameters(query string) error {
+	given, err := url.ParseQuery(query)
+	if err != nil {
+		return fmt.Errorf("the parameters cannot be read: %w", err)
+	}
+	parameters := map[string]*string{"region": &c.Region, "endpoint": &c.Endpoint, "profile": &c.Profile, "role_arn": &c.RoleARN}
+	var mistakes []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		field, known := parameters[name]
+		if !known || len(given[name]) > 1 {
+			mistakes = append(mistakes, fmt.Errorf("%s: is unknown or there twice; the parameters are endpoint, profile, region and role_arn", name))
+			continue
+		}
+		*field = given.Get(name)
+	}
+	return errors.Join(mistakes...)
 }
 
 // Validate returns all mistakes, joined. Each begins with its key.

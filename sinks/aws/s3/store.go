@@ -12,10 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -44,20 +42,7 @@ type store struct {
 // instead of their host.
 func Open(in sinks.Instance, address *url.URL) (sinks.ObjectStore, error) {
 	var c access.Config
-	parameters := map[string]*string{"region": &c.Region, "endpoint": &c.Endpoint, "profile": &c.Profile, "role_arn": &c.RoleARN}
-	given, err := url.ParseQuery(address.RawQuery)
-	if err != nil {
-		return nil, fmt.Errorf("the parameters cannot be read: %w", err)
-	}
-	var mistakes []error
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		field, known := parameters[name]
-		if !known || len(given[name]) > 1 {
-			mistakes = append(mistakes, fmt.Errorf("%s: is unknown or there twice; the parameters are endpoint, profile, region and role_arn", name))
-			continue
-		}
-		*field = given.Get(name)
-	}
+	mistakes := []error{c.Parameters(address.RawQuery)}
 	s := &store{bucket: address.Host, prefix: strings.Trim(address.Path, "/")}
 	if !legalBucket.MatchString(s.bucket) {
 		mistakes = append(mistakes, fmt.Errorf("%q is not the name of a bucket", s.bucket))

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -16,9 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"cloud.google.com/go/auth/httptransport"
 	"google.golang.org/api/googleapi"
-	"google.golang.org/api/option"
 	"google.golang.org/api/storage/v1"
 
 	"github.com/waybill-go/waybill/sinks"
@@ -45,8 +42,7 @@ const (
 type store struct {
 	in             sinks.Instance
 	bucket, prefix string
-	endpoint       string // that of an emulator; "" is the service
-	account        account.Account
+	access         account.Access
 
 	mu      sync.Mutex
 	service *storage.Service // nil before the first request, and after the credentials were refused
@@ -59,12 +55,11 @@ var _ sinks.OpenStore = Open
 // parameter endpoint, such as http://127.0.0.1:4443, requests go to an emulator without credentials. It connects to
 // nothing, and returns all mistakes, joined.
 func Open(in sinks.Instance, address *url.URL) (sinks.ObjectStore, error) {
-	given, err := url.ParseQuery(address.RawQuery)
-	if err != nil || address.Fragment != "" || address.User != nil {
+	if address.Fragment != "" || address.User != nil {
 		return nil, errors.New("the address is none of a bucket; write gs://bucket/prefix, and parameters after ?")
 	}
 	s := &store{in: in, bucket: address.Host, prefix: strings.Trim(address.Path, "/")}
-	var mistakes []error
+	mistakes := []error{s.access.Parameters(address.RawQuery)}
 	if n := len(s.bucket); n < minBucket || n > maxBucket || !legalBucket.MatchString(s.bucket) {
 		mistakes = append(mistakes, fmt.Errorf("%q is not the name of a bucket", s.bucket))
 	}
@@ -77,30 +72,8 @@ func Open(in sinks.Instance, address *url.URL) (sinks.ObjectStore, error) {
 	if strings.HasPrefix(s.prefix, forChallenges) {
 		mistakes = append(mistakes, fmt.Errorf("the service accepts no prefix that begins with %s", forChallenges))
 	}
-	parameters := map[string]*string{"endpoint": &s.endpoint, "credentials_file": &s.account.File, "impersonate": &s.account.Impersonate}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		field, known := parameters[name]
-		if !known || len(given[name]) > 1 {
-			mistakes = append(mistakes, fmt.Errorf("%s: is unknown or there twice; the parameters are credentials_file, endpoint and impersonate", name))
-			continue
-		}
-		*field = given.Get(name)
-	}
-	if s.endpoint != "" {
-		u, err := url.Parse(s.endpoint)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			mistakes = append(mistakes, errors.New("endpoint: is not the address of an emulator; write one such as http://127.0.0.1:4443"))
-		}
-		if s.account != (account.Account{}) {
-			mistakes = append(mistakes, errors.New("credentials_file, impersonate: are not used for an emulator; leave them out, or endpoint"))
-		}
-		s.endpoint = strings.TrimSuffix(s.endpoint, "/") + "/storage/v1/"
-	}
-	if s.account.Impersonate != "" && !strings.Contains(s.account.Impersonate, "@") {
-		mistakes = append(mistakes, fmt.Errorf("impersonate: %q is not the email address of a service account", s.account.Impersonate))
-	}
-	if len(mistakes) > 0 {
-		return nil, errors.Join(mistakes...)
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -111,21 +84,11 @@ func (s *store) client() (*storage.Service, error) {
 	if s.service != nil {
 		return s.service, nil
 	}
-	client := account.Client(s.in)
-	options := []option.ClientOption{option.WithUserAgent("waybill")}
-	if s.endpoint == "" {
-		who, err := s.account.Credentials(s.in, storage.DevstorageReadWriteScope)
-		if err != nil {
-			return nil, err
-		}
-		if client, err = httptransport.NewClient(&httptransport.Options{Credentials: who, BaseRoundTripper: client.Transport, DisableTelemetry: true}); err != nil {
-			return nil, err
-		}
-	} else {
-		options = append(options, option.WithEndpoint(s.endpoint))
+	options, err := s.access.Options(s.in, storage.DevstorageReadWriteScope, "/storage/v1/")
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	s.service, err = storage.NewService(context.Background(), append(options, option.WithHTTPClient(client))...)
+	s.service, err = storage.NewService(context.Background(), options...)
 	return s.service, err
 }
 

@@ -8,10 +8,12 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, for machines without them
 
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/program"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/aws/eventbridge"
 	"github.com/waybill-go/waybill/sinks/aws/kinesis"
+	awskms "github.com/waybill-go/waybill/sinks/aws/kms"
 	"github.com/waybill-go/waybill/sinks/aws/s3"
 	"github.com/waybill-go/waybill/sinks/aws/sns"
 	"github.com/waybill-go/waybill/sinks/aws/sqs"
@@ -19,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/rabbitmq"
 	"github.com/waybill-go/waybill/sinks/brokers/redis"
 	"github.com/waybill-go/waybill/sinks/gcp/gcs"
+	gcpkms "github.com/waybill-go/waybill/sinks/gcp/kms"
 	"github.com/waybill-go/waybill/sinks/gcp/pubsub"
 )
 
@@ -37,5 +40,6 @@ func main() {
 			pubsub.Kind(),
 		),
 		program.Stores(map[string]sinks.OpenStore{"s3": s3.Open, "gs": gcs.Open}),
+		program.Masters(map[string]privacy.OpenMaster{"awskms": awskms.Open, "gcpkms": gcpkms.Open}),
 	)
 }
