@@ -50,6 +50,7 @@ type Keyring struct {
 	roots   []*root // those that could be unwrapped, the oldest first
 
 	mu       sync.Mutex
+	proving  bool
 	unproven map[string]string // the subjects of keys of transactions that may not be committed yet, by id
 }
 
@@ -428,7 +429,8 @@ func (k *Keyring) prove(id, subject string) {
 	if len(k.unproven) >= maxCached {
 		return
 	}
-	if k.unproven[id] = subject; len(k.unproven) == 1 {
+	if k.unproven[id] = subject; !k.proving {
+		k.proving = true
 		time.AfterFunc(proofDelay, k.lookForProofs)
 	}
 }
@@ -439,7 +441,7 @@ const proofTime = 10 * time.Second
 func (k *Keyring) lookForProofs() {
 	k.mu.Lock()
 	unproven := k.unproven
-	k.unproven = make(map[string]string)
+	k.unproven, k.proving = make(map[string]string), false
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), proofTime)
 	defer cancel()
