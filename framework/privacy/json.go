@@ -15,11 +15,15 @@ var errJSON = errors.New("the payload is not JSON")
 type editor struct {
 	in, out []byte
 	copied  int // of in
-	replace func(value []byte) ([]byte, error)
+	replace func(to, value []byte) []byte // appends
 }
 
-// edit replaces the values at the pointers, except null. A pointer that leads nowhere replaces nothing.
-func edit(text []byte, at []registry.Pointer, replace func(value []byte) ([]byte, error)) ([]byte, error) {
+// usualGrowth is by how much tokens make a payload longer, in bytes.
+const usualGrowth = 160
+
+// edit replaces the values at the pointers, except null, by what replace appends. A pointer that leads nowhere replaces
+// nothing.
+func edit(text []byte, at []registry.Pointer, replace func(to, value []byte) []byte) ([]byte, error) {
 	e := editor{in: text, replace: replace}
 	end, err := e.value(0, at)
 	if err != nil {
@@ -44,11 +48,10 @@ func (e *editor) value(i int, at []registry.Pointer) (end int, err error) {
 		if end, err = e.skip(i); err != nil || string(e.in[i:end]) == "null" {
 			return end, err
 		}
-		replacement, err := e.replace(e.in[i:end])
-		if err != nil {
-			return 0, err
+		if e.out == nil {
+			e.out = make([]byte, 0, len(e.in)+usualGrowth)
 		}
-		e.out = append(append(e.out, e.in[e.copied:i]...), replacement...)
+		e.out = e.replace(append(e.out, e.in[e.copied:i]...), e.in[i:end])
 		e.copied = end
 		return end, nil
 	}

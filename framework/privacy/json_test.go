@@ -45,7 +45,7 @@ func TestOnlyTheValuesAtThePointersAreReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := edit([]byte(c.text), pointers(t, c.at...), func([]byte) ([]byte, error) { return []byte("#"), nil })
+			got, err := edit([]byte(c.text), pointers(t, c.at...), func(to, _ []byte) []byte { return append(to, '#') })
 			require.NoError(t, err)
 			require.Equal(t, c.want, string(got))
 		})
@@ -55,7 +55,7 @@ func TestOnlyTheValuesAtThePointersAreReplaced(t *testing.T) {
 func TestWhatIsNotJSONIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{``, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a" 1}`, `{"a":1,}`, `{a:1}`, `[1`, `"x`, `{"a":1}}`, `{"a":1} x`, `{"\`, `{"a":"\`} {
-		got, err := edit([]byte(text), pointers(t, "/b", "/0"), func([]byte) ([]byte, error) { return []byte("#"), nil })
+		got, err := edit([]byte(text), pointers(t, "/b", "/0"), func(to, _ []byte) []byte { return append(to, '#') })
 		require.ErrorIs(t, err, errJSON, "%s: %s", text, got)
 	}
 }
@@ -70,9 +70,9 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		var values [][]byte
-		got, err := edit(text, []registry.Pointer{p}, func(value []byte) ([]byte, error) {
+		got, err := edit(text, []registry.Pointer{p}, func(to, value []byte) []byte {
 			values = append(values, bytes.Clone(value))
-			return []byte(`"replaced"`), nil
+			return append(to, `"replaced"`...)
 		})
 		if !json.Valid(text) {
 			return // only that it returns

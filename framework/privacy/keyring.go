@@ -297,7 +297,7 @@ type Sealing struct {
 	Values   []registry.PrivateValues
 }
 
-// Seal encrypts the private values of notifications, each under a key of its subject. Keys that are needed and not
+// Seal encrypts the private values of notifications, which it changes with their metadata, each under a key of its subject. Keys that are needed and not
 // remembered are read in the caller's transaction, if that can be queried, and otherwise created in it: they exist
 // if it commits. tx is nil outside of a transaction. It fails with ErrSubject, and leaves the notifications as they
 // are then, or with an error of the database.
@@ -323,26 +323,25 @@ func seal(s Sealing, keys map[string]*known) error {
 	var used []string
 	for _, values := range s.Values {
 		key := keys[values.Subject]
-		replace := func(value []byte) ([]byte, error) {
+		replace := func(to, value []byte) []byte {
 			if !slices.Contains(used, key.id) {
 				used = append(used, key.id)
 			}
-			return appendToken(nil, key.id, key.aead, value, bound), nil
+			return appendToken(to, key.id, key.aead, value, bound)
+		}
+		if isWhole(values.At) {
+			payload = replace(nil, payload)
+			continue
 		}
 		var err error
-		if isWhole(values.At) {
-			payload, err = replace(payload)
-		} else {
-			payload, err = edit(payload, values.At, replace)
-		}
-		if err != nil {
+		if payload, err = edit(payload, values.At, replace); err != nil {
 			return err
 		}
 	}
 	if len(used) == 0 {
 		return nil
 	}
-	e.Payload, e.Metadata = payload, e.Metadata.Clone()
+	e.Payload = payload
 	e.Metadata[notification.MetadataPrivateKeys] = strings.Join(used, " ")
 	if isWhole(s.Values[0].At) {
 		e.Metadata[notification.MetadataContentType] = wholeContentType(e.Metadata.Get(notification.MetadataContentType))

@@ -43,7 +43,7 @@ func keyring(t testing.TB, s store.PrivateKeys, c privacy.Config) *privacy.Keyri
 }
 
 func envelope(payload string) *notification.Envelope {
-	return &notification.Envelope{Type: "t", Version: 1, ID: notification.NewID(), Payload: []byte(payload)}
+	return &notification.Envelope{Type: "t", Version: 1, ID: notification.NewID(), Payload: []byte(payload), Metadata: notification.Metadata{}}
 }
 
 // seal encrypts the member a of a payload for a person.

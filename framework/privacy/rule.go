@@ -73,22 +73,22 @@ func (k *Keyring) SealByRules(ctx context.Context, tx store.Execer, envelopes []
 		if !ruled || e.Metadata.Get(notification.MetadataPrivateKeys) != "" || !isWhole(r.at) && !json.Valid(e.Payload) {
 			continue
 		}
-		subject := r.subjectOf(e)
-		all = append(all, Sealing{e, []registry.PrivateValues{{Subject: subject, At: r.at}}})
+		e.Metadata = e.Metadata.Clone() // rows may share it
+		all = append(all, Sealing{e, []registry.PrivateValues{{Subject: r.subjectOf(e), At: r.at}}})
 	}
 	return k.Seal(ctx, tx, all)
 }
 
 // subjectOf returns the person of a notification.
 func (r rule) subjectOf(e *notification.Envelope) (subject string) {
-	_, _ = edit(e.Payload, []registry.Pointer{r.subject}, func(value []byte) ([]byte, error) {
+	_, _ = edit(e.Payload, []registry.Pointer{r.subject}, func(to, value []byte) []byte {
 		var text string
 		if json.Unmarshal(value, &text) == nil {
 			subject = text
 		} else if len(value) > 0 && value[0] != '{' && value[0] != '[' {
 			subject = string(value)
 		}
-		return value, nil
+		return append(to, value...)
 	})
 	if subject == "" {
 		return e.ID
@@ -106,7 +106,7 @@ func (k *Keyring) Without(e *notification.Envelope, subject string) (payload []b
 	if isWhole(r.at) {
 		return null, true, nil
 	}
-	payload, err = edit(e.Payload, append([]registry.Pointer{r.subject}, r.at...), func([]byte) ([]byte, error) { return null, nil })
+	payload, err = edit(e.Payload, append([]registry.Pointer{r.subject}, r.at...), func(to, _ []byte) []byte { return append(to, null...) })
 	return payload, true, err
 }
 

@@ -20,13 +20,13 @@ const tokenPrefix = "waybill:1:"
 
 const (
 	keyLength = 32 // of AES-256, in bytes
-	idLength  = 26 // of an id: 128 bits as base32
+	idLength  = 16 // of an id: 80 bits as base32
 	overhead  = 12 + 16
 )
 
-// newID returns a random id: 26 characters of a to z and 2 to 7.
+// newID returns a random id: 16 characters of a to z and 2 to 7.
 func newID() string {
-	raw := make([]byte, 16)
+	raw := make([]byte, 10)
 	rand.Read(raw) // never fails
 	return string(bytes.ToLower([]byte(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw))))
 }
