@@ -162,7 +162,10 @@ func WithAnswer(err error, answer string) error {
 	if answer == "" {
 		return err
 	}
-	return &answered{err.Error(), answer, err}
+	if before := AnswerOf(err); before != "" {
+		answer = before + ": " + answer
+	}
+	return &answered{Brief(err), answer, err}
 }
 
 type answered struct {
@@ -180,20 +183,37 @@ func (e *answered) Unwrap() error { return e.err }
 
 // Brief returns the text of an error without the destination's answer.
 func Brief(err error) string {
-	var a *answered
-	if !errors.As(err, &a) {
-		return err.Error()
+	text := err.Error()
+	for _, a := range answersIn(err) {
+		text = strings.Replace(text, a.Error(), a.brief, 1)
 	}
-	return strings.Replace(err.Error(), a.Error(), a.brief, 1)
+	return text
 }
 
-// AnswerOf returns the destination's answer in an error; "" if there is none.
+// AnswerOf returns the destination's answer in an error; "" if there is none, and with semicolons if there are several.
 func AnswerOf(err error) string {
-	var a *answered
-	if !errors.As(err, &a) {
-		return ""
+	var all []string
+	for _, a := range answersIn(err) {
+		if a.answer != "" {
+			all = append(all, a.answer)
+		}
 	}
-	return a.answer
+	return strings.Join(all, "; ")
+}
+
+// answersIn returns the answers in an error, of which one that joins several has as many.
+func answersIn(err error) (all []*answered) {
+	switch e := err.(type) { //nolint:errorlint // it unwraps by itself
+	case *answered:
+		return []*answered{e}
+	case interface{ Unwrap() error }:
+		return answersIn(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			all = append(all, answersIn(one)...)
+		}
+	}
+	return all
 }
 
 // CutAnswer returns nil for nil, and otherwise an error whose text has at most limit bytes of the destination's answer.

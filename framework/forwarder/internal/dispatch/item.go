@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // item is one delivery in memory.
@@ -116,6 +117,7 @@ func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
 		s.Parked = &p
 	}
 	s.HeldBack = true
+	hook = sinks.CutAnswer(hook, it.lane.dispatcher.caller.AnswerBytes)
 	s.Parked.HookError = store.CutText(hook.Error(), maxErrorText)
 	if !s.Delivered && s.Parked.State != store.StateDead {
 		return 0
