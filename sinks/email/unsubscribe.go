@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-
 )
 
 // field is a field of a mail's header.

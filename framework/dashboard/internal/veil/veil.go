@@ -59,7 +59,7 @@ func Of(t *target.Target, m masks.Masks, user access.User) *Store {
 }
 
 // answered matches the status of an answer, which the receiver's own text follows.
-var answered = regexp.MustCompile(`^https?://\S+?: ([1-5]\d\d)\b`)
+var answered = regexp.MustCompile(`^(?:[A-Z]+ )?https?://\S+?: ([1-5]\d\d)\b`)
 
 // brief returns a class and the status of the answer with which a cause begins, as far as there are any.
 func brief(class, between, cause string) string {
