@@ -156,7 +156,7 @@ const MaxAnswer = 4 << 10
 // WithAnswer adds what the destination answered to an error that says what happened, such as its
 // status. An answer may repeat the notification's private data or anything else, so logs, traces and
 // status leave it out, and only the error of the parked delivery has it, up to the sink's
-// answer_bytes. It must be short, and without the sink's credentials. The text of the error is that
+// answer_bytes. What a function or a template quotes of a notification is treated the same. It must be short, and without the sink's credentials. The text of the error is that
 // of err, a colon and the answer.
 func WithAnswer(err error, answer string) error {
 	if answer == "" {
@@ -201,7 +201,7 @@ func AnswerOf(err error) string {
 	return strings.Join(all, "; ")
 }
 
-// answersIn returns the answers in an error, of which one that joins several has as many.
+// answersIn returns the answers in an error; one that joins several errors can have several.
 func answersIn(err error) (all []*answered) {
 	switch e := err.(type) { //nolint:errorlint // it unwraps by itself
 	case *answered:

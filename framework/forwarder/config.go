@@ -153,10 +153,10 @@ type Sink struct {
 	//
 	// It balances the deliveries in memory, which are only a part of a large backlog.
 	Fairness string `yaml:"fairness"`
-	// How much of a destination's answer, which may repeat private data, the error of a parked delivery
-	// quotes: 0 to 4096 bytes. Default 4096.
+	// How much of a destination's answer, which may repeat private data, is kept in the error of a parked
+	// delivery, in a receipt and in the error of a hook: 0 to 4096 bytes. Default 4096; 0 for kind webhooks.
 	//
-	// See sinks.WithAnswer.
+	// See sinks.WithAnswer and notification.Receipt.Cut.
 	AnswerBytes *int `yaml:"answer_bytes"`
 	// Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none
 	// to remove it. Default pass.
