@@ -122,7 +122,7 @@ func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	}
 	s := &c.queue[0]
 	next := "with the next attempt"
-	failed, pause := s.HoldBack(failed)
+	pause, failed := s.HoldBack(failed)
 	if pause > 0 {
 		next = "in " + pause.Round(time.Millisecond).String()
 	}
