@@ -156,13 +156,16 @@ const MaxAnswer = 4 << 10
 // WithAnswer adds what the destination answered to an error that says what happened, such as its
 // status. An answer may repeat the notification's private data or anything else, so logs, traces and
 // status leave it out, and only the error of the parked delivery has it, up to the sink's
-// answer_bytes. It must be short, and without the sink's credentials. The text of the error is that
+// answer_bytes. What a function or a template quotes of a notification is treated the same. It must be short, and without the sink's credentials. The text of the error is that
 // of err, a colon and the answer.
 func WithAnswer(err error, answer string) error {
 	if answer == "" {
 		return err
 	}
-	return &answered{err.Error(), answer, err}
+	if before := AnswerOf(err); before != "" {
+		answer = before + ": " + answer
+	}
+	return &answered{Brief(err), answer, err}
 }
 
 type answered struct {
@@ -180,20 +183,37 @@ func (e *answered) Unwrap() error { return e.err }
 
 // Brief returns the text of an error without the destination's answer.
 func Brief(err error) string {
-	var a *answered
-	if !errors.As(err, &a) {
-		return err.Error()
+	text := err.Error()
+	for _, a := range answersIn(err) {
+		text = strings.Replace(text, a.Error(), a.brief, 1)
 	}
-	return strings.Replace(err.Error(), a.Error(), a.brief, 1)
+	return text
 }
 
-// AnswerOf returns the destination's answer in an error; "" if there is none.
+// AnswerOf returns the destination's answer in an error; "" if there is none, and with semicolons if there are several.
 func AnswerOf(err error) string {
-	var a *answered
-	if !errors.As(err, &a) {
-		return ""
+	var all []string
+	for _, a := range answersIn(err) {
+		if a.answer != "" {
+			all = append(all, a.answer)
+		}
 	}
-	return a.answer
+	return strings.Join(all, "; ")
+}
+
+// answersIn returns the answers in an error; one that joins several errors can have several.
+func answersIn(err error) (all []*answered) {
+	switch e := err.(type) { //nolint:errorlint // it unwraps by itself
+	case *answered:
+		return []*answered{e}
+	case interface{ Unwrap() error }:
+		return answersIn(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			all = append(all, answersIn(one)...)
+		}
+	}
+	return all
 }
 
 // CutAnswer returns nil for nil, and otherwise an error whose text has at most limit bytes of the destination's answer.

@@ -50,6 +50,12 @@ func TestTheAnswerOfADestinationCanBeLeftOut(t *testing.T) {
 	class, _ := sinks.Classify(none)
 	require.Equal(t, sinks.ClassPermanent, class)
 
+	several := fmt.Errorf("%w, and %w", err, sinks.WithAnswer(sinks.WithAnswer(errors.New("until"), "soon"), "ada"))
+	require.ErrorContains(t, several, "münchen is no name, and until: soon: ada")
+	require.Equal(t, sinks.Brief(err)+", and until", sinks.Brief(several))
+	require.Equal(t, "münchen is no name; soon: ada", sinks.AnswerOf(several))
+	require.EqualError(t, sinks.CutAnswer(several, 0), sinks.Brief(several))
+
 	require.Same(t, cause, sinks.CutAnswer(cause, 0))
 	require.Same(t, cause, sinks.WithAnswer(cause, ""))
 	require.Equal(t, cause.Error(), sinks.Brief(cause))

@@ -202,8 +202,8 @@ func (b *box) exec(query string, args ...any) {
 // kill makes a delivery dead, and revive ends all that are dead.
 func (b *box) kill(sink string, offset int) {
 	b.Helper()
-	exec := `INSERT INTO outbox_parked (sink, {offset}, slot, id, type, version, {key}, occurred_on, metadata, payload, state, attempt)
-		VALUES ('` + sink + `', ` + string(rune('0'+offset)) + `, 0, 'i', 'order.placed', 1, 'k', '2026-01-01 00:00:00', '{}', '{}', 'dead', 1)`
+	exec := `INSERT INTO outbox_parked (sink, {offset}, slot, id, type, version, {key}, occurred_on, metadata, payload, state, attempt, last_error)
+		VALUES ('` + sink + `', ` + string(rune('0'+offset)) + `, 0, 'i', 'order.placed', 1, 'k', '2026-01-01 00:00:00', '{}', '{}', 'dead', 1, 'POST https://shop.example: 422: ada@shop.example is taken')`
 	b.exec(b.quoted(exec))
 }
 

@@ -158,11 +158,11 @@ func LoadAddress(source Source) (string, error) {
 	return c.Observe.Address, err
 }
 
-// LoadRoutes reads the configuration without schedules and observe, and builds no
+// LoadRoutes reads the configuration without schedules, and of observe only the masks, and builds no
 // sinks, so it needs no secrets of sinks. It also works without a file, and then returns no
 // routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
-	return read(source, options, append(located, "forwarder.unrouted", "sinks", "routes", "types", "alerts"), func(l *loader, c *Config) {
+	return read(source, options, append(located, "forwarder.unrouted", "sinks", "routes", "types", "alerts", "observe.masks"), func(l *loader, c *Config) {
 		l.checkTables(c)
 		l.wantOne(c)
 		l.checkTypes(c)

@@ -13,6 +13,10 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/contract"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/veil"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/framework/route"
@@ -49,6 +53,12 @@ func TargetOf(c forwarder.Config) Target {
 		}
 	}
 	return t
+}
+
+// Masked returns an outbox as operators see it: with hidden what masks, as settings.Observe.Masks has them, name in the
+// errors and receipts of receivers. It is for programs that pass these on, such as to an assistant.
+func Masked(s admin.Store, r admin.Routing, hidden map[string][]string) admin.Store {
+	return veil.Of(&target.Target{Store: s, Routing: r}, masks.Of(hidden), access.User{Role: access.Operator})
 }
 
 // configuration is what is shown of a forwarder's configuration, with the keys of a file.

@@ -157,10 +157,10 @@ type Sink struct {
 	//
 	// It balances the deliveries in memory, which are only a part of a large backlog.
 	Fairness string `yaml:"fairness"`
-	// How much of a destination's answer, which may repeat private data, the error of a parked delivery
-	// quotes: 0 to 4096 bytes. Default 4096.
+	// How much of a destination's answer, which may repeat private data, is kept in the error of a parked
+	// delivery, in a receipt and in the error of a hook: 0 to 4096 bytes. Default 4096; 0 for kind webhooks.
 	//
-	// See sinks.WithAnswer.
+	// See sinks.WithAnswer and notification.Receipt.Cut.
 	AnswerBytes *int `yaml:"answer_bytes"`
 	// What the sink gets of private values: reveal (decrypted), keep (encrypted), drop (the payload without
 	// them) or mask ("***"). Default: reveal for functions, process and email, keep for the others.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -60,6 +61,7 @@ type Forwarder struct {
 // starts nothing.
 func New(c Config) (*Forwarder, error) {
 	c = c.WithDefaults()
+	c.Logger = slog.New(withoutAnswers{c.Logger.Handler()})
 	routes, err := c.compile()
 	if err != nil {
 		return nil, err

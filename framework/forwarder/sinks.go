@@ -76,7 +76,7 @@ func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types n
 	a.caller.Groups = sink.groups(f.config.Types, f.config.Logger.With("sink", name))
 	a.dispatcher = dispatch.New(dispatch.Config{
 		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(), Collect: sink.Collect, Types: f.config.Types,
-		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: slog.New(withoutAnswers{f.config.Logger.Handler()}),
+		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: f.config.Logger,
 	})
 	return a
 }

@@ -2,6 +2,7 @@ package notification
 
 import (
 	"log/slog"
+	"regexp"
 	"strings"
 )
 
@@ -14,8 +15,8 @@ type Delivery struct {
 	// Attempt counts from 1. Attempts that the engine cancelled, or that found the sink
 	// unavailable or throttled, are not counted.
 	Attempt int
-	// Revealed reports that private values of the envelope were decrypted for this call: what is kept of the
-	// call must not have its payload.
+	// Revealed reports that private values of the envelope were decrypted for this call: what is kept of the call
+	// must not have its payload.
 	Revealed bool
 }
 
@@ -42,3 +43,21 @@ const superseded = "superseded by "
 
 // SupersededBy returns the id of the newer notification, if the receipt is one of SupersededBy.
 func (r Receipt) SupersededBy() (id string, is bool) { return strings.CutPrefix(string(r), superseded) }
+
+// proved matches the part of a receipt that is not the destination's own text.
+var proved = regexp.MustCompile(`^(?:(?:http|smtp) [1-5]\d\d\b|kafka \S+@\d+$|endpoint deleted$|superseded by [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$)`)
+
+// Proof returns the part of a receipt that is not the destination's own text, such as "smtp 250"; "" if there is none
+// or it is not known. The rest may repeat private data.
+func (r Receipt) Proof() Receipt { return Receipt(proved.FindString(string(r))) }
+
+// Cut returns the receipt with at most limit bytes of the destination's own text, as the setting answer_bytes has it.
+func (r Receipt) Cut(limit int) Receipt {
+	if len(r) <= limit {
+		return r
+	}
+	if end := len(r.Proof()) + limit; end < len(r) {
+		r = Receipt(strings.TrimSpace(strings.ToValidUTF8(string(r[:end]), "")))
+	}
+	return r
+}

@@ -252,6 +252,25 @@ func TestWithoutADatabaseACallFailsAndTheServerGoesOn(t *testing.T) {
 	a.ask(t, "status", nil)
 }
 
+func TestAnAssistantGetsErrorsOfReceiversWithMasks(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		o.leaveParked(t)
+		for column, repeated := range map[string]string{"last_error": "POST: 422 {\"email\":\"ada@shop.example\"}, and ada@shop.example is taken", "hook_error": "Key (email)=(ada@shop.example) exists", "receipt": "of ada@shop.example"} {
+			_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_parked SET payload = '{"email": "ada@shop.example"}', `+column+` = '`+repeated+`' WHERE id = 'a'`)
+			require.NoError(t, err)
+		}
+		masked := "database: '" + o.address + "'\nroutes: {'order.*': [partner]}\nsinks: {partner: {kind: http, with: {url: http://127.0.0.1:1}}}\nobserve: {masks: {'order.*': [email]}}\n"
+		a := startMCP(t, "-c", writeFile(t, masked))
+		why := a.ask(t, "why", map[string]any{"id": "a"})
+		require.Contains(t, why, "••• is taken")
+		for _, text := range []string{why, a.ask(t, "parked", nil), a.ask(t, "parked", map[string]any{"by_cause": true}), a.ask(t, "log", nil), a.ask(t, "status", nil), a.ask(t, "doctor", map[string]any{"skip": []string{"sinks"}})} {
+			require.NotContains(t, text, "ada@shop.example")
+		}
+		require.Contains(t, waybill(t, "why", "a", "--database", o.address).stdout, "ada@shop.example", "a person on the machine sees the database")
+	})
+}
+
 func TestAnAssistantSeesNoSecrets(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "database: postgres://app:hunter2@127.0.0.1:1/app\nroutes: {'*': [partner]}\nsinks:\n  partner:\n    kind: http\n    with: {url: http://127.0.0.1:1/hunter2, headers: {X-Token: hunter2}}\n")

@@ -213,7 +213,7 @@ func TestMailPreviewReportsMistakes(t *testing.T) {
 		"several sinks":        {[]string{"x", "-c", several, "--data", data}, exitUsage, "x is routed to several email sinks; choose one with --sink: a, b"},
 		"no route":             {[]string{"y", "-c", several, "--data", data}, exitUsage, "y is routed to no email sink; choose one with --sink: a, b"},
 		"no email sink":        {[]string{"y", "-c", none, "--data", data}, exitUsage, "has no sink of kind email"},
-		"wrong locale":         {[]string{"order.placed", "-c", config, "--data", data, "--locale", "no such"}, exitFailed, `"no such" is not a language tag`},
+		"wrong locale":         {[]string{"order.placed", "-c", config, "--data", data, "--locale", "no such"}, exitFailed, `use a language tag like de or pt-BR: "no such"`},
 		"two formats":          {[]string{"order.placed", "-c", config, "--data", data, "--html", "--eml"}, exitUsage, "--html and --eml contradict each other: leave one of them out"},
 		"mistakes in file":     {[]string{"y", "-c", broken, "--data", data}, exitUsage, broken + ":4: sinks.mail.with.from: is missing"},
 		"templates in file":    {[]string{"y", "-c", broken, "--data", data}, exitUsage, broken + ":5: sinks.mail.with.templates: nowhere: "},

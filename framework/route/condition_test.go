@@ -3,6 +3,7 @@ package route_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 func compiled(t *testing.T, text string) *route.Condition {
@@ -59,6 +61,22 @@ func TestConditionsSeeTheNewestVersionUnderThePresentName(t *testing.T) {
 	_, err = c.Holds(t.Context(), &notification.Envelope{Type: "price.set", Version: 3, Payload: []byte(`{}`)}, types)
 	require.ErrorIs(t, err, route.ErrNewerVersion)
 	require.ErrorIs(t, err, route.ErrExpression)
+}
+
+func TestAnErrorOfAConditionKeepsTextsOfTheNotificationApart(t *testing.T) {
+	t.Parallel()
+	e := placed(`{"email": "ada@shop.example", "list": ["(ada"]}`)
+	e.Metadata = notification.Metadata{"since": "ada's birthday"}
+	for text, brief := range map[string]string{
+		`int(payload.email) > 1`: "it cannot be evaluated", `"x" matches payload.list[0]`: "it cannot be evaluated", `date(metadata.since) > date("2026-01-01")`: "it cannot be evaluated",
+		`payload.gone.x == 1`: "cannot fetch x", `payload.email > 1`: "string > int",
+	} {
+		_, err := compiled(t, text).Holds(t.Context(), e, nil)
+		require.ErrorIs(t, err, route.ErrExpression)
+		require.Contains(t, sinks.Brief(err), brief)
+		require.NotContains(t, sinks.Brief(err), "ada")
+		require.Equal(t, strings.Contains(brief, "evaluated"), strings.Contains(err.Error(), "ada"))
+	}
 }
 
 func TestEachConditionHasItsOwnBudget(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // environment holds the names that an expression can use.
@@ -119,9 +122,35 @@ func (e *expression) of(f *facts) (any, error) {
 		return nil, ended
 	}
 	if err != nil {
-		return nil, errors.New(oneLine(err))
+		return nil, f.failure(oneLine(err))
 	}
 	return value, nil
+}
+
+// failure returns an error of evaluating an expression. If it quotes a text of the notification, as int and date do, it
+// is kept like the answer of a destination.
+func (f *facts) failure(text string) error {
+	metadata := slices.Collect(maps.Values(f.names.Metadata))
+	if repeats(text, f.names.Payload) || repeats(text, f.names.Key) || slices.ContainsFunc(metadata, func(v string) bool { return repeats(text, v) }) {
+		return sinks.WithAnswer(errQuotes, text)
+	}
+	return errors.New(text)
+}
+
+// errQuotes is what logs have of an error that quotes the notification.
+var errQuotes = errors.New("it cannot be evaluated for a value of the notification")
+
+// repeats reports whether a text repeats a text in a value.
+func repeats(text string, value any) bool {
+	switch value := value.(type) {
+	case string:
+		return len(value) > 2 && strings.Contains(text, value)
+	case []any:
+		return slices.ContainsFunc(value, func(v any) bool { return repeats(text, v) })
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(value)), func(v any) bool { return repeats(text, v) })
+	}
+	return false
 }
 
 // encode encodes a picked payload. It fails if that would be too large: a few parts of a payload can

@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// maxBody bounds the recorded part of a request's body, in bytes, like that of an answer.
+// maxBody is the most of a body that is recorded, in bytes, and the default.
 const maxBody = 8 << 10
 
 // attempt is what is remembered of an attempt until a checkpoint writes what became of it.
@@ -29,8 +29,8 @@ type attempt struct {
 	used     time.Time // when a checkpoint first wrote it
 }
 
-// attempt returns what is remembered of an attempt. Bodies and headers are left out if they are not to be
-// recorded.
+// attempt returns what is remembered of an attempt. Bodies and headers are left out if they are not recorded, and what
+// repeats private values if the delivery revealed them.
 func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchange, at time.Time, err error) *attempt {
 	a := &attempt{endpoint: k, gone: sent.Status == http.StatusGone, Attempt: store.Attempt{
 		ID: notification.NewID(), Endpoint: k.ID, EndpointCreatedAt: k.CreatedAt, Tenant: k.Tenant, Offset: d.Offset, Delivery: d.ID,
@@ -41,7 +41,11 @@ func (s *Sink) attempt(d *notification.Delivery, k *known, sent httpsink.Exchang
 		a.Error = store.CutText(ForCustomer(err), maxError)
 	}
 	if s.records(a) {
-		a.Request, a.Answer = exchanges(sent, d.Payload, k.Headers, k.keys)
+		limit := *s.config.AttemptsBytes
+		if d.Revealed {
+			limit = 0
+		}
+		a.Request, a.Answer = exchanges(sent, d.Payload, k.Headers, k.keys, limit)
 	}
 	return a
 }
@@ -85,16 +89,20 @@ func (s *Sink) records(a *attempt) bool {
 const masked = "***"
 
 // exchanges returns the beginnings of a request and of its answer, as they are recorded: without the values
-// of extra headers, which may be secret, and without keys, also where the answer repeats them.
-func exchanges(sent httpsink.Exchange, body []byte, headers map[string]string, keys httpsink.Keys) (request, answer store.Exchange) {
-	request = store.Exchange{Header: clean(sent.RequestHeader), Body: beginning(body)}
+// of extra headers, which may be secret, and without keys, also where the answer repeats them. Bodies have at most
+// limit bytes; with 0 there is nothing of the answer.
+func exchanges(sent httpsink.Exchange, body []byte, headers map[string]string, keys httpsink.Keys, limit int) (request, answer store.Exchange) {
+	request = store.Exchange{Header: clean(sent.RequestHeader), Body: beginning(body, limit)}
 	for name := range headers {
 		if name = http.CanonicalHeaderKey(name); request.Header[name] != nil {
 			request.Header[name] = []string{masked}
 		}
 	}
+	if limit == 0 {
+		return request, answer
+	}
 	mask := keys.Mask(headers)
-	answer = store.Exchange{Header: clean(sent.Header), Body: text(mask(string(sent.Body)))}
+	answer = store.Exchange{Header: clean(sent.Header), Body: beginning([]byte(mask(string(sent.Body))), limit)}
 	for _, values := range answer.Header {
 		for i := range values {
 			values[i] = mask(values[i])
@@ -122,7 +130,7 @@ func clean(h http.Header) map[string][]string {
 	return all
 }
 
-func beginning(body []byte) string { return text(string(body[:min(len(body), maxBody)])) }
+func beginning(body []byte, limit int) string { return text(string(body[:min(len(body), limit)])) }
 
 // text returns valid UTF-8 without NUL, which PostgreSQL cannot store.
 func text(s string) string {

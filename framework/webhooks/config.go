@@ -41,7 +41,8 @@ type Config struct {
 	EndpointsPerTenant int           `yaml:"endpoints_per_tenant" doc:"Most endpoints of a tenant, 1 to 10000. Default 10000"`
 	DisableAfter       time.Duration `yaml:"disable_after" doc:"How long an endpoint may fail without a success until it is disabled. Default 120h"`
 	SecretOverlap      time.Duration `yaml:"secret_overlap" secret:"false" doc:"How long the old secret of an endpoint signs as well after it was rotated. Default 24h"`
-	Attempts           Attempts      `yaml:"attempts" enum:"all,failed,none" doc:"Which attempts are recorded for the customer, with the first 8 KiB of request and answer: all, failed or none. Default all"`
+	Attempts           Attempts      `yaml:"attempts" enum:"all,failed,none" doc:"Which attempts are recorded for the customer, all, failed or none. Default all"`
+	AttemptsBytes      *int          `yaml:"attempts_bytes" doc:"How much of the body of a request and of its answer a recorded attempt has: 0 to 8192 bytes. With 0 it has no headers of the answer either, only its status. Default 8192"`
 	AttemptsRetention  time.Duration `yaml:"attempts_retention" doc:"How long recorded attempts are kept. Default 72h"`
 }
 
@@ -62,6 +63,9 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.DisableAfter, DefaultDisableAfter)
 	setDefault(&c.SecretOverlap, DefaultOverlap)
 	setDefault(&c.Attempts, AttemptsAll)
+	if c.AttemptsBytes == nil {
+		c.AttemptsBytes = new(maxBody)
+	}
 	setDefault(&c.AttemptsRetention, DefaultAttemptRetention)
 }
 
@@ -89,6 +93,7 @@ func (c *Config) Validate() error {
 	require(filled.EndpointsPerTenant >= 1 && filled.EndpointsPerTenant <= MaxEndpoints, "endpoints_per_tenant: %d is outside 1..%d", filled.EndpointsPerTenant, MaxEndpoints)
 	require(filled.DisableAfter > 0, "disable_after: %s is not more than 0", filled.DisableAfter)
 	require(filled.SecretOverlap > 0, "secret_overlap: %s is not more than 0", filled.SecretOverlap)
+	require(*filled.AttemptsBytes >= 0 && *filled.AttemptsBytes <= maxBody, "attempts_bytes: %d is outside 0..%d", *filled.AttemptsBytes, maxBody)
 	require(filled.AttemptsRetention > 0, "attempts_retention: %s is not more than 0; to record nothing use attempts: none", filled.AttemptsRetention)
 	require(filled.Attempts == AttemptsAll || filled.Attempts == AttemptsFailed || filled.Attempts == AttemptsNone,
 		"attempts: %q is not offered; use all, failed or none", filled.Attempts)

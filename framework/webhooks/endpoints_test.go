@@ -388,6 +388,8 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"secret_overlap":           {SecretOverlap: -1},
 		"attempts_retention":       {AttemptsRetention: -1},
 		"attempts: \"some\"":       {Attempts: "some"},
+		"attempts_bytes: -1":       {AttemptsBytes: new(-1)},
+		"attempts_bytes: 8193":     {AttemptsBytes: new(8193)},
 	} {
 		_, err := webhooks.New(sinks.Instance{}, c)
 		require.ErrorContains(t, err, says)

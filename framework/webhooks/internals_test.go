@@ -2,17 +2,23 @@ package webhooks
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/internal/outboxtest"
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
 // A header takes much more memory than its bytes on the wire.
@@ -24,6 +30,47 @@ func TestManyHeadersOfAnAnswerAreNotKept(t *testing.T) {
 	require.NotContains(t, clean(http.Header{"A": make([]string, maxValues+1)}), "A")
 	require.NotContains(t, clean(http.Header{"A": {string(make([]byte, maxBody))}}), "A")
 	require.Greater(t, sizeOf(store.Exchange{Header: clean(few), Body: "body"}), 3*headerBytes)
+}
+
+func TestAnAttemptThatRevealedPrivateValuesIsRecordedWithoutThem(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 4)
+	customer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+		w.Header().Set("X-Echo", string(body))
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write(body)
+	}))
+	t.Cleanup(customer.Close)
+	db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
+	sink, err := New(sinks.Instance{Name: "customers"}, Config{ClientConfig: httpsink.ClientConfig{AllowHTTP: true, Guard: httpsink.Guard{Mode: httpsink.GuardOff}}})
+	require.NoError(t, err)
+	hooks, err := sink.Reside("", s)
+	require.NoError(t, err)
+	endpoints, err := sink.Endpoints(s, "")
+	require.NoError(t, err)
+	made, _, err := endpoints.Create(t.Context(), NewEndpoint{Tenant: "acme", Settings: Settings{URL: customer.URL}})
+	require.NoError(t, err)
+	for i, revealed := range []bool{true, false} {
+		d := &notification.Delivery{Attempt: 1, Revealed: revealed, Envelope: &notification.Envelope{
+			Offset: int64(i + 1), ID: fmt.Sprint("d", i), Type: Type, Payload: []byte(`{"email":"ada@shop.example"}`),
+			Metadata: notification.Metadata{metadataEndpoint: made.ID, metadataType: "customer.moved"},
+		}}
+		_, err = sink.Deliver(t.Context(), d)
+		require.Error(t, err)
+		require.Contains(t, <-got, "ada@shop.example", "the customer gets it")
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, hooks.Parked(t.Context(), tx, []event.Parked{{Delivery: d, State: store.StateRetrying}}))
+		require.NoError(t, tx.Commit())
+		all, err := endpoints.Attempts(t.Context(), store.AttemptQuery{Tenant: "acme", Delivery: d.ID})
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, http.StatusUnprocessableEntity, all[0].Status)
+		require.Equal(t, []string{d.ID}, all[0].Request.Header["Webhook-Id"])
+		require.Equal(t, !revealed, strings.Contains(fmt.Sprint(all[0]), "ada@shop.example"))
+	}
 }
 
 func TestARateOutlivesChangesOfItsEndpointAndForgetting(t *testing.T) {

@@ -59,7 +59,7 @@ func (e *Endpoints) SendTest(ctx context.Context, tenant, id string) (Answer, er
 		sent, _, answer.Err = client.Post(ctx, httpsink.Post{URL: now.URL, Header: now.Headers, ID: "test_" + notification.NewID(), Body: body, Keys: keys, At: at})
 		answer.Err = judged(sent, answer.Err)
 		answer.Duration, answer.Status = sent.Duration, sent.Status
-		answer.Request, answer.Answer = exchanges(sent, body, now.Headers, keys)
+		answer.Request, answer.Answer = exchanges(sent, body, now.Headers, keys, maxBody)
 		return nil
 	})
 	return answer, err

@@ -95,6 +95,36 @@ func TestOnlyFailedAttemptsAreRecordedIfTheSettingsSaySo(t *testing.T) {
 	}
 }
 
+func TestAnAttemptHasAsMuchOfTheBodiesAsConfigured(t *testing.T) {
+	for _, limit := range []int{0, 7} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			c := local
+			c.AttemptsBytes = &limit
+			onEachStore(t, c, func(t *testing.T, s *shop) {
+				at := newCustomer(t)
+				s.create("acme", at.URL)
+				at.answers(func(w http.ResponseWriter, r request) {
+					w.Header().Set("Location", "/login?of=ada")
+					w.WriteHeader(http.StatusFound)
+					_, _ = w.Write([]byte(r.Raw))
+				})
+				s.publish(order("acme", "1", ""))
+				s.drain()
+				sent := at.take()[0].Raw
+				all, err := s.endpoints.Attempts(t.Context(), store.AttemptQuery{Tenant: "acme"})
+				require.NoError(t, err)
+				require.Len(t, all, 1)
+				require.Equal(t, http.StatusFound, all[0].Status)
+				require.NotContains(t, all[0].Error, "ada")
+				require.NotEmpty(t, all[0].Request.Header["Webhook-Id"])
+				require.Equal(t, sent[:limit], all[0].Request.Body)
+				require.Equal(t, sent[:limit], all[0].Answer.Body)
+				require.Equal(t, limit > 0, len(all[0].Answer.Header) > 0)
+			})
+		})
+	}
+}
+
 func TestADeliveryIsSentAgainWhetherItHadFailedOrNot(t *testing.T) {
 	onEachStore(t, local, func(t *testing.T, s *shop) {
 		c := newCustomer(t)

@@ -49,7 +49,7 @@ func parseAddresses(text string) ([]*mail.Address, error) {
 	}
 	list, err := mail.ParseAddressList(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
+		return nil, quoting(ErrAddress, err.Error())
 	}
 	for _, a := range list {
 		a.Address = withASCIIDomain(a.Address)

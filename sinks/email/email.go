@@ -159,7 +159,7 @@ func (s *Sink) send(ctx context.Context, typ, id string, m *mailserver.Message, 
 	}
 	if len(done.Refused) > 0 {
 		s.logger.WarnContext(ctx, "the mail server refuses some recipients permanently; the mail was sent to the others",
-			"type", typ, "id", id, "refused", mailserver.Refusals(done.Refused))
+			"type", typ, "id", id, "refused", mailserver.Codes(done.Refused))
 	}
 	return done.Receipt(), nil
 }

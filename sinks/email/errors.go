@@ -1,6 +1,12 @@
 package email
 
-import "errors"
+import (
+	"errors"
+	"strconv"
+
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/line"
+)
 
 // ErrTemplates is wrapped by all mistakes in the templates that New finds.
 var ErrTemplates = errors.New("templates")
@@ -32,3 +38,8 @@ var (
 
 // maxText is the number of bytes after which a text in a mistake is cut off.
 const maxText = 200
+
+// quoting adds a text of the notification, which may be private, to an error, as its answer: see [sinks.WithAnswer].
+func quoting(err error, text string) error {
+	return sinks.WithAnswer(err, strconv.Quote(line.Of(text, maxText)))
+}

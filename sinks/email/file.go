@@ -97,7 +97,7 @@ func (a attached) file() (*file, error) {
 	name := line.Collapse(a.Name)
 	switch {
 	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, `/\`):
-		return nil, fmt.Errorf("%w: %q is not a file name", ErrAttachment, a.Name)
+		return nil, quoting(fmt.Errorf("%w: the name of a file is empty or a path", ErrAttachment), a.Name)
 	case len(name) > maxFileName:
 		return nil, fmt.Errorf("%w: a file's name of %d bytes is too long, the limit is %d", ErrAttachment, len(name), maxFileName)
 	}
@@ -108,13 +108,13 @@ func (a attached) file() (*file, error) {
 	main, _, found := strings.Cut(mediaType, "/")
 	switch {
 	case err != nil || !found:
-		return nil, fmt.Errorf("%w: %s: %q is not a media type like application/pdf", ErrAttachment, name, a.Type)
+		return nil, quoting(fmt.Errorf("%w: use a media type like application/pdf", ErrAttachment), name+": "+a.Type)
 	case main == "multipart" || main == "message":
-		return nil, fmt.Errorf("%w: %s: %s cannot be attached as base64; use application/octet-stream", ErrAttachment, name, mediaType)
+		return nil, quoting(fmt.Errorf("%w: %s cannot be attached as base64; use application/octet-stream", ErrAttachment, main), name)
 	}
 	data, err := base64.StdEncoding.DecodeString(a.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: its data is not base64 (RFC 4648, section 4): %w", ErrAttachment, name, err)
+		return nil, quoting(fmt.Errorf("%w: its data is not base64 (RFC 4648, section 4): %w", ErrAttachment, err), name)
 	}
 	return &file{name: name, mediaType: mediaType, data: data}, nil
 }
@@ -141,7 +141,7 @@ func parseAttachments(text string, find func(name string) *file) ([]*file, error
 		default:
 			f := find(entry)
 			if f == nil {
-				return nil, fmt.Errorf("%w: there is no file %s next to the templates", ErrAttachment, line.Of(entry, maxText))
+				return nil, quoting(fmt.Errorf("%w: there is no such file next to the templates", ErrAttachment), entry)
 			}
 			list = append(list, f)
 		}

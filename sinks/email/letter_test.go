@@ -91,7 +91,8 @@ func TestTheLocaleOfThePayloadChoosesTheTemplates(t *testing.T) {
 	}
 	err := refused(t, email.Config{FS: templates}, `{"locale": "no locale at all"}`)
 	require.ErrorIs(t, err, email.ErrLocale)
-	assert.ErrorContains(t, err, `customer.signed-up/locale.tmpl: no valid locale: "no locale at all"`)
+	assert.ErrorContains(t, err, `customer.signed-up/locale.tmpl: no valid locale: use a language tag like de or pt-BR: "no locale at all"`)
+	assert.NotContains(t, sinks.Brief(err), "at all", "a value of the payload may be private")
 }
 
 func TestASubjectArrivesUnchanged(t *testing.T) {
@@ -189,21 +190,22 @@ func TestAnInvalidAttachmentIsNotSent(t *testing.T) {
 		"customer.signed-up/attachments.tmpl": "{{.Payload.line}}{{with index .Payload \"f\"}}{{attachment .name .type .data}}{{end}}",
 	})
 	for payload, want := range map[string]string{
-		`{"line": "../../etc/passwd"}`: "no file ../../etc/passwd next to the templates",
+		`{"line": "../../etc/passwd"}`: `no such file next to the templates: "../../etc/passwd"`,
 		`{"line": "{}x"}`:              "a line is not a result of the function attachment",
-		`{"line": "", "f": {"name": "a/b", "type": "text/csv", "data": ""}}`:                              `"a/b" is not a file name`,
-		`{"line": "", "f": {"name": "..", "type": "text/csv", "data": ""}}`:                               `".." is not a file name`,
-		`{"line": "", "f": {"name": "\n", "type": "text/csv", "data": ""}}`:                               `is not a file name`,
-		`{"line": "", "f": {"name": "a", "type": "csv", "data": ""}}`:                                     `a: "csv" is not a media type`,
-		`{"line": "", "f": {"name": "a", "type": "text/csv\r\nBcc: x", "data": ""}}`:                      "is not a media type",
+		`{"line": "", "f": {"name": "a/b", "type": "text/csv", "data": ""}}`:                              `the name of a file is empty or a path: "a/b"`,
+		`{"line": "", "f": {"name": "..", "type": "text/csv", "data": ""}}`:                               `the name of a file is empty or a path: ".."`,
+		`{"line": "", "f": {"name": "\n", "type": "text/csv", "data": ""}}`:                               `the name of a file is empty`,
+		`{"line": "", "f": {"name": "a", "type": "csv", "data": ""}}`:                                     `use a media type like application/pdf: "a: csv"`,
+		`{"line": "", "f": {"name": "a", "type": "text/csv\r\nBcc: x", "data": ""}}`:                      "use a media type",
 		`{"line": "", "f": {"name": "a", "type": "multipart/mixed", "data": ""}}`:                         "cannot be attached as base64",
-		`{"line": "", "f": {"name": "a", "type": "text/csv", "data": "no base64"}}`:                       "a: its data is not base64",
+		`{"line": "", "f": {"name": "a", "type": "text/csv", "data": "no base64"}}`:                       "its data is not base64",
 		`{"line": "", "f": {"name": "` + strings.Repeat("a", 201) + `", "type": "text/csv", "data": ""}}`: "201 bytes is too long",
 	} {
 		err := refused(t, email.Config{FS: templates}, payload)
 		require.ErrorIs(t, err, email.ErrAttachment, payload)
 		assert.ErrorContains(t, err, want)
 		assert.ErrorContains(t, err, "customer.signed-up/attachments.tmpl")
+		assert.NotContains(t, sinks.Brief(err), "etc/passwd")
 	}
 	err := refused(t, email.Config{FS: templates, MaxSizeMB: 1},
 		`{"line": "", "f": {"name": "a", "type": "text/csv", "data": "`+strings.Repeat("AAAA", 300_000)+`"}}`)
@@ -221,14 +223,15 @@ func TestTheHeaderHasTheURLsToUnsubscribe(t *testing.T) {
 		assert.Equal(t, want, [2]string{m.Header.Get("List-Unsubscribe"), m.Header.Get("List-Unsubscribe-Post")})
 	}
 	for template, want := range map[string]string{
-		"http://example.com/u":                            "neither an https:// nor a mailto: URL",
-		"https:///u":                                      "neither an https://",
+		"http://example.com/u":                            "use an https:// or a mailto: URL",
+		"https:///u":                                      "use an https://",
 		"https://example.com/{{.Payload.t}}>":             "must escape",
 		"https://example.com/ü":                           "must escape",
 		"https://example.com/" + strings.Repeat("a", 900): "too long",
 	} {
 		err := refused(t, email.Config{FS: minimal(map[string]string{"default/list-unsubscribe.tmpl": template})}, `{"t": "x"}`)
 		require.ErrorIs(t, err, email.ErrUnsubscribe)
+		assert.NotContains(t, sinks.Brief(err), "example.com")
 		assert.ErrorContains(t, err, want)
 	}
 }

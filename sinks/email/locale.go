@@ -33,7 +33,7 @@ func locales(wanted, own string) ([]string, error) {
 	}
 	tags, _, err := language.ParseAcceptLanguage(wanted)
 	if err != nil || len(tags) == 0 {
-		return nil, fmt.Errorf("%w: %q is not a language tag like de or pt-BR", ErrLocale, line.Of(wanted, maxText))
+		return nil, quoting(fmt.Errorf("%w: use a language tag like de or pt-BR", ErrLocale), wanted)
 	}
 	var list []string
 	for _, tag := range tags {

@@ -35,7 +35,7 @@ func replying(codes map[string]int) func(context.Context, string) error {
 	}
 }
 
-func TestTheReceiptAndTheLogNamePermanentlyRefusedRecipients(t *testing.T) {
+func TestTheReceiptNamesPermanentlyRefusedRecipientsAndTheLogCountsThem(t *testing.T) {
 	for _, sequential := range []bool{false, true} {
 		server := startServer(t, smtptest.Config{Sequential: sequential, OnRecipient: replying(map[string]int{"b@example.org": 550})})
 		var log strings.Builder
@@ -51,7 +51,8 @@ func TestTheReceiptAndTheLogNamePermanentlyRefusedRecipients(t *testing.T) {
 		require.Equal(t, 1, server.Count())
 		assert.Equal(t, []string{"a@example.org", "c@example.org"}, server.Messages()[0].To)
 		assert.Contains(t, log.String(), "level=WARN")
-		assert.Contains(t, log.String(), "<b@example.org> refused: 550 5.0.0\"")
+		assert.Contains(t, log.String(), "refused=\"1 recipient refused: 550 5.0.0\"")
+		assert.NotContains(t, log.String(), "example.org", "addresses are private data")
 		assert.Contains(t, log.String(), "id=0197f3c2")
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-
-	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // field is a field of a mail's header.
@@ -22,9 +20,9 @@ func parseUnsubscribe(text string) ([]string, error) {
 		u, err := url.Parse(address)
 		switch {
 		case err != nil || (u.Scheme != "https" && u.Scheme != "mailto") || (u.Scheme == "https" && u.Host == "") || (u.Scheme == "mailto" && u.Opaque == ""):
-			return nil, fmt.Errorf("%w: %q is neither an https:// nor a mailto: URL", ErrUnsubscribe, line.Of(address, maxText))
+			return nil, quoting(fmt.Errorf("%w: use an https:// or a mailto: URL", ErrUnsubscribe), address)
 		case strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>",`, r) }):
-			return nil, fmt.Errorf("%w: %q has characters that a URL must escape; the function urlquery does so", ErrUnsubscribe, line.Of(address, maxText))
+			return nil, quoting(fmt.Errorf("%w: it has characters that a URL must escape; the function urlquery does so", ErrUnsubscribe), address)
 		case len(address) > maxUnsubscribe:
 			return nil, fmt.Errorf("%w: a URL of %d bytes is too long, the limit is %d", ErrUnsubscribe, len(address), maxUnsubscribe)
 		}

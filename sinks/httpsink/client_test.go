@@ -169,7 +169,7 @@ func TestAPostFollowsNoRedirect(t *testing.T) {
 	})
 	x, _, err := newTestClient(t, open).Post(t.Context(), newPost(t, r.URL))
 	requireClass(t, sinks.ClassTransient, err)
-	require.ErrorContains(t, err, "308 Permanent Redirect to "+elsewhere.URL+"/new; redirects are not followed")
+	require.ErrorContains(t, err, "308 Permanent Redirect to "+elsewhere.URL+"; redirects are not followed, set url to the final address: "+elsewhere.URL+"/new")
 	require.Equal(t, elsewhere.URL+"/new", x.Header.Get("Location"))
 	require.Empty(t, elsewhere.all())
 }

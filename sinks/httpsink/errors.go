@@ -2,6 +2,7 @@ package httpsink
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -14,11 +15,12 @@ type ResponseError struct {
 	Target string
 	// Status is the status code.
 	Status int
-	// Location is the target of a redirect; "" for other responses.
+	// Location is the target of a redirect; "" for other responses. The text of the error has its host only, and the
+	// error of a delivery begins its answer with it.
 	Location string
 	// Body is the beginning of the response's body, at most [sinks.MaxAnswer] bytes long. It is
 	// one line of valid UTF-8. The sink's credentials and the URL's path and query are
-	// replaced by "***". It may be empty. The error of a delivery has it as its answer: see
+	// replaced by "***". It may be empty. The error of a delivery has it in its answer: see
 	// [sinks.WithAnswer].
 	Body string
 }
@@ -30,8 +32,8 @@ func (e *ResponseError) Error() string {
 		b.WriteString(" " + text)
 	}
 	if e.Status/100 == 3 {
-		if e.Location != "" {
-			b.WriteString(" to " + e.Location)
+		if to, err := url.Parse(e.Location); err == nil && to.Host != "" {
+			b.WriteString(" to " + to.Scheme + "://" + to.Host) // the rest may repeat private data
 		}
 		b.WriteString("; redirects are not followed, set url to the final address")
 	}

@@ -85,7 +85,7 @@ func (c *Client) responseError(r request, x Exchange) error {
 	if e.Status/100 == 3 {
 		e.Location = excerpt.clean(x.Header.Get("Location"))
 	}
-	err := sinks.WithAnswer(e, e.Body)
+	err := sinks.WithAnswer(e, strings.TrimSpace(e.Location+" "+e.Body))
 	until, throttled := retryafter.Parse(x.Header.Get("Retry-After"), c.now())
 	switch {
 	case e.Status == http.StatusProxyAuthRequired && c.connections.proxied():

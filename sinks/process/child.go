@@ -310,12 +310,12 @@ func (c *child) awaitEnd(stopping <-chan struct{}) error {
 			if errors.Is(err, errHungUp) && c.awaitExit(c.drainTime(), nil) {
 				return nil
 			}
-			return fmt.Errorf("%w%s", err, c.stderrSuffix())
+			return c.withStderr(err)
 		case <-ready:
 			late.Stop()
 			ready = nil
 		case <-late.C:
-			return fmt.Errorf("%w: no hello within %s%s", ErrProtocol, c.sink.config.StartTimeout, c.stderrSuffix())
+			return c.withStderr(fmt.Errorf("%w: no hello within %s", ErrProtocol, c.sink.config.StartTimeout))
 		}
 	}
 }
@@ -331,7 +331,7 @@ func (c *child) stop(cause error, killNow <-chan struct{}) {
 			return
 		}
 	} else {
-		c.logger.Warn("the program is stopped", "error", cause)
+		c.logger.Warn("the program is stopped", "error", sinks.Brief(cause))
 		c.fail(cause)
 		_ = c.stdin.Close()
 	}
@@ -392,16 +392,12 @@ func (c *child) exitError() error {
 	case c.exitStatus != nil:
 		status = "(" + c.exitStatus.Error() + ")"
 	}
-	return fmt.Errorf("%w %s%s", ErrEnded, status, c.stderrSuffix())
+	return c.withStderr(fmt.Errorf("%w %s", ErrEnded, status))
 }
 
-// stderrSuffix returns ": " and the last line of stderr, for the end of an error; "" if there
-// was none.
-func (c *child) stderrSuffix() string {
+// withStderr adds the last line of stderr to an error. It may repeat a notification, so it is the answer.
+func (c *child) withStderr(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lastStderr == "" {
-		return ""
-	}
-	return ": " + clean(c.lastStderr, 256)
+	return sinks.WithAnswer(err, clean(c.lastStderr, 256))
 }

@@ -106,7 +106,7 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 		line, err = readLine(lines, line[:0], c.sink.config.MaxLineBytes)
 		switch {
 		case errors.Is(err, errLongLine):
-			return fmt.Errorf("%w: a line on stdout is longer than max_line_bytes, %d; it begins with %q", ErrProtocol, c.sink.config.MaxLineBytes, excerpt(line, c.sink.credentials))
+			return wrote(fmt.Errorf("%w: a line on stdout is longer than max_line_bytes, %d", ErrProtocol, c.sink.config.MaxLineBytes), line, c.sink.credentials)
 		case err != nil:
 			return fmt.Errorf("%w: it %w of stdout", ErrProtocol, errHungUp) // an incomplete last line is ignored
 		case len(bytes.TrimSpace(line)) == 0:
@@ -114,6 +114,8 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 		}
 		r, err := decodeReply(line, c.sink.credentials)
 		switch {
+		case err != nil && !greeted: // the program has no delivery yet, so the line repeats none
+			c.logger.Warn("the program's first line on stdout is no hello", "error", err)
 		case err != nil:
 		case !greeted:
 			if err = r.checkHello(); err == nil {

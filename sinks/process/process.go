@@ -235,7 +235,7 @@ func (s *Sink) sleep(pause time.Duration, why error) bool {
 		return false
 	default:
 	}
-	s.logger.Warn("the program does not run and is restarted", "error", why, "after", pause)
+	s.logger.Warn("the program does not run and is restarted", "error", sinks.Brief(why), "after", pause)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -205,9 +205,9 @@ func TestAnswersDetermineTheClassOfAnError(t *testing.T) {
 		"throttled, past":    {`{"outcome":"throttled","until":"1999-01-01T00:00:00Z"}`, sinks.ClassTransient, "no reason"},
 		"throttled, forever": {`{"outcome":"throttled","error":"slow"}`, sinks.ClassTransient, "either until or seconds"},
 		"throttled, twice":   {`{"outcome":"throttled","seconds":1,"until":"2999-01-01T00:00:00Z"}`, sinks.ClassTransient, "either until or seconds"},
-		"throttled, no time": {`{"outcome":"throttled","until":"soon"}`, sinks.ClassTransient, `until is "soon"`},
-		"unknown outcome":    {`{"outcome":"done"}`, sinks.ClassTransient, `the outcome is "done"`},
-		"no outcome":         {`{"receipt":"x"}`, sinks.ClassTransient, `the outcome is ""`},
+		"throttled, no time": {`{"outcome":"throttled","until":"soon"}`, sinks.ClassTransient, `until is not a time such as 2026-01-02T15:04:05Z: "soon"`},
+		"unknown outcome":    {`{"outcome":"done"}`, sinks.ClassTransient, `permanent, invalid or unknown: "done"`},
+		"no outcome":         {`{"receipt":"x"}`, sinks.ClassTransient, `permanent, invalid or unknown: ""`},
 		"wrong type":         {`{"outcome":"throttled","seconds":"3"}`, sinks.ClassTransient, "seconds is a string"},
 	} {
 		_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(c.answer)}))
@@ -312,7 +312,7 @@ func TestADeliveryWaitsForTheHello(t *testing.T) {
 		"broken":    "the program ended with exit status 1: ImportError: no module named shop",
 		"version 2": "it speaks version 2, this sink speaks only version 1",
 		"refuses":   "its hello has the error: I want version 2",
-		"prints":    `"Listening ..." on stdout is not a line of the protocol`,
+		"prints":    `write logs to stderr: "Listening ..."`,
 		"no hello":  "no hello within 300ms",
 	} {
 		t.Run(trait, func(t *testing.T) {
@@ -337,10 +337,10 @@ func TestAProgramThatBreaksTheProtocolIsRestarted(t *testing.T) {
 		act  act
 		says string
 	}{
-		"garbage":        {act{Print: "Debug: got one"}, `"Debug: got one" on stdout is not a line of the protocol`},
-		"another line":   {act{Print: `{"line":"log","text":"x"}`}, `line is "log", which is neither hello nor answer`},
+		"garbage":        {act{Print: "Debug: got one"}, `write logs to stderr: "Debug: got one"`},
+		"another line":   {act{Print: `{"line":"log","text":"x"}`}, `line is neither hello nor answer: "{\"line\":\"log\",\"text\":\"x\"}"`},
 		"no delivery":    {act{Print: `{"line":"answer","outcome":"ok"}`}, "names no delivery"},
-		"odd delivery":   {act{Print: `{"line":"answer","delivery":"1","outcome":"ok"}`}, "is not a line of the protocol"},
+		"odd delivery":   {act{Print: `{"line":"answer","delivery":"1","outcome":"ok"}`}, "is not one of the protocol"},
 		"unknown number": {act{Print: `{"line":"answer","delivery":99,"outcome":"ok"}`}, "it answers delivery 99, which it never received"},
 		"number zero":    {act{Print: `{"line":"answer","delivery":0,"outcome":"ok"}`}, "it answers delivery 0"},
 		"second hello":   {act{Print: `{"line":"hello","version":1}`}, "says hello twice"},
@@ -354,6 +354,7 @@ func TestAProgramThatBreaksTheProtocolIsRestarted(t *testing.T) {
 			_, err := sink.Deliver(t.Context(), delivery(t, c.act))
 			require.ErrorIs(t, err, ErrProtocol)
 			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, sinks.Brief(err), "Debug", "it may repeat the notification")
 			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 			requireWorks(t, sink)
 			require.Len(t, noted(config, pidsVariable), 2)

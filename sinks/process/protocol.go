@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"mime"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -180,14 +181,14 @@ func decodeReply(line []byte, credentials redact.Credentials) (*reply, error) {
 	case errors.As(err, &field) && r.Line == lineAnswer && r.Delivery != nil && field.Field != "delivery":
 		r.fault = fmt.Errorf("%w: %s is a %s", ErrAnswer, field.Field, field.Value)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %q on stdout is not a line of the protocol (%w); write logs to stderr", ErrProtocol, excerpt(line, credentials), err)
+		return nil, wrote(fmt.Errorf("%w: a line on stdout is not one of the protocol (%w); write logs to stderr", ErrProtocol, err), line, credentials)
 	}
 	switch {
 	case r.Line == lineHello:
 	case r.Line != lineAnswer:
-		return nil, fmt.Errorf("%w: in %q on stdout, line is %q, which is neither hello nor answer", ErrProtocol, excerpt(line, credentials), r.clean(r.Line, 64))
+		return nil, wrote(fmt.Errorf("%w: on stdout, line is neither hello nor answer", ErrProtocol), line, credentials)
 	case r.Delivery == nil:
-		return nil, fmt.Errorf("%w: the answer %q names no delivery", ErrProtocol, excerpt(line, credentials))
+		return nil, wrote(fmt.Errorf("%w: an answer names no delivery", ErrProtocol), line, credentials)
 	}
 	return r, nil
 }
@@ -237,8 +238,8 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		}
 		return "", sinks.Throttled(until, cause)
 	}
-	return "", sinks.Transient(fmt.Errorf("%w: the outcome is %q; use ok, transient, throttled, unavailable, permanent, invalid or unknown",
-		ErrAnswer, r.clean(r.Outcome, 64)))
+	unknown := fmt.Errorf("%w: the outcome is not ok, transient, throttled, unavailable, permanent, invalid or unknown", ErrAnswer)
+	return "", sinks.Transient(sinks.WithAnswer(unknown, strconv.Quote(r.clean(r.Outcome, 64))))
 }
 
 func (r *reply) throttledUntil(now time.Time) (time.Time, error) {
@@ -253,7 +254,8 @@ func (r *reply) throttledUntil(now time.Time) (time.Time, error) {
 	until, err := time.Parse(time.RFC3339, *r.Until)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("%w: until is %q, not a time such as %s", ErrAnswer, r.clean(*r.Until, 64), "2026-01-02T15:04:05Z")
+		wrong := fmt.Errorf("%w: until is not a time such as %s", ErrAnswer, "2026-01-02T15:04:05Z")
+		return time.Time{}, sinks.WithAnswer(wrong, strconv.Quote(r.clean(*r.Until, 64)))
 	case until.After(limit):
 		return limit, nil
 	}
@@ -281,7 +283,8 @@ func clean(text string, limit int) string {
 	return strings.TrimSpace(text)
 }
 
-// excerpt returns the beginning of a line, enough to find where it comes from.
-func excerpt(line []byte, credentials redact.Credentials) string {
-	return clean(credentials.Text(string(line[:min(len(line), maxLogLine)])), 120)
+// wrote adds the beginning of a line to an error, enough to find where it comes from. It may repeat a notification, so
+// it is the answer.
+func wrote(err error, line []byte, credentials redact.Credentials) error {
+	return sinks.WithAnswer(err, strconv.Quote(clean(credentials.Text(string(line[:min(len(line), maxLogLine)])), 120)))
 }

@@ -88,6 +88,21 @@ func (r Refusal) String() string {
 // maxRefusals is how many refusals a text lists.
 const maxRefusals = 5
 
+// Codes returns how many recipients were refused, and the codes, without the addresses, which are private data.
+func Codes(list []Refusal) string {
+	var codes []string
+	for _, r := range list[:min(len(list), maxRefusals)] {
+		if code := describe(r.Err); !slices.Contains(codes, code) {
+			codes = append(codes, code)
+		}
+	}
+	text := "recipients"
+	if len(list) == 1 {
+		text = "recipient"
+	}
+	return fmt.Sprintf("%d %s refused: %s", len(list), text, strings.Join(codes, "; "))
+}
+
 // Refusals lists refusals in one line of text.
 func Refusals(list []Refusal) string {
 	var b strings.Builder
@@ -103,9 +118,13 @@ func Refusals(list []Refusal) string {
 	return b.String()
 }
 
-// answer returns what the server wrote, which may repeat the mail; "" if it did not reply.
+// answer returns which recipients were refused, and what the server wrote, which may repeat the mail; "" if it did
+// not reply.
 func (e *ServerError) answer() string {
 	var texts []string
+	if len(e.Refused) > 0 {
+		texts = append(texts, Refusals(e.Refused))
+	}
 	for _, err := range e.replies() {
 		var reply *textproto.Error
 		if !errors.As(err, &reply) {
@@ -115,7 +134,7 @@ func (e *ServerError) answer() string {
 			texts = append(texts, text)
 		}
 	}
-	return strings.Join(texts, "; ")
+	return line.Of(strings.Join(texts, "; "), sinks.MaxAnswer-len("…"))
 }
 
 // replies returns the errors that the text of e lists.
@@ -130,14 +149,14 @@ func (e *ServerError) replies() []error {
 	return replies
 }
 
-// Error returns a text without what the server wrote, except the code and the status.
+// Error returns a text without addresses, and without what the server wrote, except the code and the status.
 func (e *ServerError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: ", e.Server, e.Step)
 	if len(e.Refused) == 0 {
 		b.WriteString(describe(e.Err))
 	} else {
-		b.WriteString(Refusals(e.Refused) + " (the mail was sent to no recipient)")
+		b.WriteString(Codes(e.Refused) + " (the mail was sent to no recipient)")
 	}
 	if hint := e.hint(); hint != "" {
 		fmt.Fprintf(&b, " (%s)", hint)

@@ -87,7 +87,7 @@ func (h *receiveHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	class, until := sinks.Classify(err)
-	h.from.logger().WarnContext(r.Context(), "a received "+a.kind+" was not delivered", "type", a.typ, "id", a.id, "class", class.String(), "error", err)
+	h.from.logger().WarnContext(r.Context(), "a received "+a.kind+" was not delivered", "type", a.typ, "id", a.id, "class", class.String(), "error", sinks.Brief(err))
 	switch class {
 	case sinks.ClassThrottled:
 		setRetryAfter(w, time.Until(until))

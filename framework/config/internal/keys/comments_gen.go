@@ -50,7 +50,7 @@ var comments = map[string]string{
 	"forwarder.Config.Poll":            "Longest pause between two reads of the log, after a while without anything new; at least 1ms. While there is something new, the pause is a fiftieth of it. Default 50ms.",
 	"forwarder.Config.ShutdownTimeout": "How long deliveries in flight may take to end when the program stops. Default 20s.",
 	"forwarder.Config.Unrouted":        "What happens to notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park.",
-	"forwarder.Sink.AnswerBytes":       "How much of a destination's answer, which may repeat private data, the error of a parked delivery quotes: 0 to 4096 bytes. Default 4096.",
+	"forwarder.Sink.AnswerBytes":       "How much of a destination's answer, which may repeat private data, is kept in the error of a parked delivery, in a receipt and in the error of a hook: 0 to 4096 bytes. Default 4096; 0 for kind webhooks.",
 	"forwarder.Sink.Breaker":           "When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It opens if the destination cannot be reached, if too many attempts fail, if none succeeds for two minutes, or if ten deliveries in a row are refused permanently.",
 	"forwarder.Sink.Collect":           "Several notifications of a group become one delivery.",
 	"forwarder.Sink.Erased":            "What the sink gets with private: reveal once a person's data was erased: drop (the payload without it), or dead (nothing: the delivery is dead). Default drop.",

@@ -89,7 +89,7 @@ func diagnose(_ context.Context, r *request) (any, error) {
 	ctx, cancel := r.longer(doctorTime)
 	defer cancel()
 	found, err := r.API.doctors.run(ctx, r.Target, only)
-	return map[string]any{"findings": append([]doctor.Finding{}, found...)}, err
+	return map[string]any{"findings": append([]doctor.Finding{}, r.Store.Findings(found)...)}, err
 }
 
 // longer returns a context for a request that takes longer than the server's deadlines and requestTime.

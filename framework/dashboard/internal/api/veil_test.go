@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,12 +11,13 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // answered is what a receiver answers: it repeats a part of the payload that is masked, and says more.
-const answered = `permanent: http://127.0.0.1/hook: 422 Unprocessable Entity: {"received":"{\"Email\":\"ada@example.org\"}","said":"ada@example.org is no customer of ours"}`
+const answered = `permanent: POST http://127.0.0.1: 422 Unprocessable Entity: {"received":"{\"Email\":\"ada@example.org\"}","said":"ada@example.org is no customer of ours"}`
 
 // readers are all GETs that show something of a notification or a sink.
 var readers = []string{
@@ -106,6 +108,20 @@ func TestOperatorsGetReceiversErrorsWithMasks(t *testing.T) {
 			require.NotContains(t, s.inspect(t, path).text, "ada@example.org", path)
 		}
 	})
+}
+
+func TestFindingsOfTheDoctorAreMasked(t *testing.T) {
+	t.Parallel()
+	o := onSQLite(t)
+	check := func(context.Context, ...string) []doctor.Finding {
+		return []doctor.Finding{{ID: "hooks", Status: doctor.Warn, Text: `a hook fails, such as: Key (email)=(ada@example.org) exists`}}
+	}
+	s := serveMasked(t, &target.Target{Store: o.store, Routing: routing(t), Doctor: check}, masks.Of(map[string][]string{"order.*": {"email"}}))
+	for range 2 { // the second one is of a cached run
+		a := s.inspect(t, "/doctor")
+		require.Contains(t, a.text, "a hook fails, such as: Key (email)=•••")
+		require.NotContains(t, a.text, "ada@example.org")
+	}
 }
 
 func TestReceiptsAndMetadataAreMasked(t *testing.T) {

@@ -86,6 +86,11 @@ func TestMasksHideInTexts(t *testing.T) {
 		require.Equal(t, text, hidden.Text(nil, text, nil))
 	}
 	require.Equal(t, `{"id":7,"email":"•••","then":1}`, hidden.Text(nil, `{"id":7,"email":"a\"b","then":1}`, nil))
+	for _, cut := range []string{"no ada/x@example.o", "no ada", `no ada\/x@exa`, "no ada/x@ex…"} {
+		shown := hidden.Text(nil, cut, []byte(`{"email":"ada/x@example.org"}`))
+		require.Equal(t, "no •••", strings.TrimSuffix(shown, "…"), "a text may be cut off in a value")
+	}
+	require.Equal(t, "no ad", hidden.Text(nil, "no ad", []byte(`{"email":"ada/x@example.org"}`)))
 	const payload = `{"email":"ada/x@example.org","card":{"number":41110000}}`
 	require.Equal(t, `••• and ••• and ••• are wrong`, hidden.Text([]string{"customer.moved"}, `ada/x@example.org and ada\/x@example.org and 41110000 are wrong`, []byte(payload)))
 }

@@ -24,7 +24,18 @@ func (h *hiding) withoutFound(text string) string {
 			continue
 		}
 		for _, form := range forms(value) {
-			text = strings.ReplaceAll(text, form, masked)
+			text = withoutBeginning(strings.ReplaceAll(text, form, masked), form)
+		}
+	}
+	return text
+}
+
+// withoutBeginning hides the beginning of a value at the end of a text, which may have been cut off there.
+func withoutBeginning(text, value string) string {
+	whole := strings.TrimSuffix(text, "…")
+	for n := min(len(value), len(whole)); n >= recognized; n-- {
+		if rest, cut := strings.CutSuffix(whole, value[:n]); cut {
+			return rest + masked + text[len(whole):]
 		}
 	}
 	return text

@@ -99,7 +99,7 @@ func (c *checkup) look(_ context.Context, r *request) (any, error) {
 	}
 	c.mu.Lock()
 	page.run = c.last
-	page.Findings = slices.Clone(c.last.Findings)
+	page.Findings = r.Store.Findings(c.last.Findings)
 	c.mu.Unlock()
 	for _, s := range statuses {
 		n := 0

@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/internal/endpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -58,7 +59,7 @@ func Of(t *target.Target, m masks.Masks, user access.User) *Store {
 }
 
 // answered matches the status of an answer, which the receiver's own text follows.
-var answered = regexp.MustCompile(`^https?://\S+?: ([1-5]\d\d)\b`)
+var answered = regexp.MustCompile(`^(?:[A-Z]+ )?https?://\S+?: ([1-5]\d\d)\b`)
 
 // brief returns a class and the status of the answer with which a cause begins, as far as there are any.
 func brief(class, between, cause string) string {
@@ -82,13 +83,10 @@ func Class(text string) string {
 	return "an error"
 }
 
-// proved matches the part of a receipt that is not the receiver's own text.
-var proved = regexp.MustCompile(`^(?:(?:http|smtp) [1-5]\d\d\b|kafka \S+@\d+$|superseded by [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$)`)
-
 // proof returns the part of a receipt that is not the receiver's own text.
 func proof(r notification.Receipt) notification.Receipt {
-	if found := proved.FindString(string(r)); found != "" || r == "" {
-		return notification.Receipt(found)
+	if found := r.Proof(); found != "" || r == "" {
+		return found
 	}
 	return "a receipt"
 }
@@ -111,6 +109,15 @@ func (v *Store) WholeEndpoint(e endpoint.Whole) endpoint.Whole {
 		e.Attempts[i].Error = v.text(e.Attempts[i].Type, e.Attempts[i].Error, nil)
 	}
 	return e
+}
+
+// Findings returns findings of the doctor as an operator may see them: some quote the errors of hooks and of sinks.
+func (v *Store) Findings(found []doctor.Finding) []doctor.Finding {
+	found = slices.Clone(found)
+	for i := range found {
+		found[i].Text = v.text("", found[i].Text, nil)
+	}
+	return found
 }
 
 // Source returns the source of the outbox; nil if the database has the log.
@@ -234,6 +241,9 @@ func (v *Store) Snapshot(s history.Snapshot) history.Snapshot {
 		s.Sinks[name] = running
 	}
 	s.Sample = v.sample(s.Sample)
+	if s.Held != nil {
+		s.Held = &v.Findings([]doctor.Finding{*s.Held})[0] // it quotes a statement
+	}
 	if v.viewer {
 		s.Held = nil // a finding of the doctor; the sample says for how long
 		if s.Err != nil {

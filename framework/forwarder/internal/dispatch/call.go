@@ -281,8 +281,16 @@ func stillDown(results []sinks.Result) bool {
 	return results[0].Err != nil && (class == sinks.ClassUnavailable || class == sinks.ClassThrottled || class == sinks.ClassCancelled)
 }
 
-// callSink calls the sink and sets the results; for lanes with ledgers, it calls once for each lane.
+// callSink calls the sink and sets the results, with receipts as short as answer_bytes has them.
 func (d *Dispatcher) callSink(ctx context.Context, c *call, seen caller.Seen) {
+	d.callParts(ctx, c, seen)
+	for i := range c.results {
+		c.results[i].Receipt = c.results[i].Receipt.Cut(d.caller.AnswerBytes)
+	}
+}
+
+// callParts calls the sink; for lanes with ledgers, once for each lane.
+func (d *Dispatcher) callParts(ctx context.Context, c *call, seen caller.Seen) {
 	if it := c.items[0]; it.unit != nil {
 		to := c.batcher
 		if it.lane.ledger != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // item is one delivery in memory.
@@ -103,9 +104,9 @@ type Settlement struct {
 
 // HoldBack parks a settlement whose hook has failed until the hook is called again: as settling
 // if it was delivered, as dead if it is dead. One that will be tried again is parked as before;
-// its next attempt calls the hook. It returns the pause until the hook is called again; 0 means
-// with the next attempt.
-func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
+// its next attempt calls the hook. It returns the pause until the hook is called again, 0 meaning
+// with the next attempt, and the error as short as answer_bytes has it.
+func (s *Settlement) HoldBack(hook error) (pause time.Duration, short error) {
 	it := s.item
 	switch {
 	case s.Delivered:
@@ -116,14 +117,15 @@ func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
 		s.Parked = &p
 	}
 	s.HeldBack = true
+	hook = sinks.CutAnswer(hook, it.lane.dispatcher.caller.AnswerBytes)
 	s.Parked.HookError = store.CutText(hook.Error(), maxErrorText)
 	if !s.Delivered && s.Parked.State != store.StateDead {
-		return 0
+		return 0, hook
 	}
 	s.Parked.HookFailures = it.hookFailures + 1
 	pause = hookRetry.Pause(s.Parked.HookFailures)
 	s.Parked.DueAt = time.Now().Add(pause)
-	return pause
+	return pause, hook
 }
 
 // hookRetry says when a failed hook is called again. It never gives up.

@@ -122,7 +122,8 @@ func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	}
 	s := &c.queue[0]
 	next := "with the next attempt"
-	if pause := s.HoldBack(failed); pause > 0 {
+	pause, failed := s.HoldBack(failed)
+	if pause > 0 {
 		next = "in " + pause.Round(time.Millisecond).String()
 	}
 	c.log.Warn("a hook failed", "type", s.Delivery().Type, "id", s.Delivery().ID, "error", failed, "called again", next)

@@ -23,6 +23,8 @@ func Commands(p *command.Invocation) []*cobra.Command {
 type operator struct {
 	*admin.Admin
 	routing admin.Routing
+	store   admin.Store
+	masks   map[string][]string
 }
 
 // newOperator opens the outbox for a person who inspects or changes it. Routes are used if the
@@ -43,7 +45,7 @@ func newOperator(ctx context.Context, source config.Source, options config.Optio
 		cleanup()
 		return nil, nil, err
 	}
-	return &operator{admin.New(s, who), command.RoutingOf(c, routes)}, cleanup, nil
+	return &operator{admin.New(s, who), command.RoutingOf(c, routes), s, c.Observe.Masks}, cleanup, nil
 }
 
 // openStore opens an existing outbox. The returned function closes the database.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/tool"
 	"github.com/waybill-go/waybill/framework/store"
@@ -77,6 +78,7 @@ func (t *Tools) operator() (*operator, error) {
 		if err != nil {
 			return nil, err
 		}
+		o.Admin = admin.New(dashboard.Masked(o.store, o.routing, o.masks), t.by)
 		t.o, t.close = o, cleanup
 	}
 	return t.o, nil
@@ -275,7 +277,7 @@ func (t *Tools) act(ctx context.Context, o *operator, in actArguments) (any, err
 	if _, onSink := admin.Named(admin.OnSinks, in.Operation); (err != nil || at.After(time.Now().Add(time.Hour))) && !onSink {
 		return nil, fmt.Errorf("planned_at is %q: call plan first, and pass the planned_at that it answers with", in.PlannedAt)
 	}
-	view, run, err := prepare(ctx, &operator{o.For(admin.Request{Reason: in.Reason}), o.routing}, &in.planning, at)
+	view, run, err := prepare(ctx, &operator{Admin: o.For(admin.Request{Reason: in.Reason}), routing: o.routing}, &in.planning, at)
 	if err != nil {
 		return nil, err
 	}
