@@ -36,6 +36,7 @@ type Store interface {
 	store.Endpoints
 	store.Canceller
 	store.Claimer
+	store.Personal
 	outbox.Log
 }
 
