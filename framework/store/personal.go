@@ -21,8 +21,9 @@ type Personal interface {
 	// the whole log, in parts, without a transaction.
 	CountPersonal(ctx context.Context, f PersonalFilter) ([]PersonalCount, error)
 	// PurgePersonal deletes the selected notifications: their rows of the log, and their parked deliveries in
-	// any state, receipts, ids in inboxes, cancellations, attempts and uniqueness keys. Actions stay, without
-	// the filter and the reason that name an id or a key of the filter.
+	// any state, receipts, ids in inboxes, cancellations, attempts and uniqueness keys. Actions whose filter or
+	// reason names an id or a key of the filter stay, without both; a purge, which names none in its filter, only
+	// loses its reason.
 	PurgePersonal(ctx context.Context, b PersonalBatch) (PersonalResult, error)
 	// CutPersonal deletes no row. It removes the texts that sinks have returned for the selected notifications,
 	// which may echo their content: errors, receipts, requests and answers. They become [ErasedText], or empty.

@@ -29,7 +29,7 @@ type change struct {
 }
 
 // PurgePersonal deletes notifications; see store.Personal. A cancellation stays as long as a delivery is parked
-// that it has cancelled.
+// that it has cancelled. A purge counts in its filter, and names nothing there.
 func (t *Acts) PurgePersonal(ctx context.Context, b store.PersonalBatch) (result store.PersonalResult, err error) {
 	defer t.run.Tried(&err, "purge notifications")
 	return t.changePersonal(ctx, b, change{failpoint.Purge, map[string]tables.Expr{
@@ -40,7 +40,7 @@ func (t *Acts) PurgePersonal(ctx context.Context, b store.PersonalBatch) (result
 			SELECT 1 FROM {parked} p WHERE p.id = {cancelled}.id AND p."offset" = {cancelled}."offset") AND`),
 		"attempts": tables.SQL(`DELETE FROM {attempts} WHERE`),
 		"unique":   tables.SQL(`DELETE FROM {unique} WHERE`),
-		"actions":  tables.SQL(`UPDATE {actions} SET filter = ?, reason = '' WHERE`, `{}`),
+		"actions":  tables.SQL(`UPDATE {actions} SET filter = CASE action WHEN 'purge' THEN filter ELSE ? END, reason = '' WHERE`, `{}`),
 	}, t.purgeParked})
 }
 
