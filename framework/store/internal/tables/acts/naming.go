@@ -35,8 +35,8 @@ func (t *Acts) actionsNaming(ctx context.Context, q tables.Querier, f store.Pers
 	return ids, err
 }
 
-// unpersonal are the members of an action's filter that name no notification and no person.
-var unpersonal = []string{"sink", "sinks", "type", "types", "states", "routed"}
+// impersonal are the members of an action's filter that name no notification and no person.
+var impersonal = []string{"sink", "sinks", "type", "types", "states", "routed"}
 
 // isNamed reports whether a text in JSON matches.
 func isNamed(value any, names *regexp.Regexp) bool {
@@ -47,7 +47,7 @@ func isNamed(value any, names *regexp.Regexp) bool {
 		return slices.ContainsFunc(value, func(item any) bool { return isNamed(item, names) })
 	case map[string]any:
 		for member, item := range value {
-			if !slices.Contains(unpersonal, member) && isNamed(item, names) {
+			if !slices.Contains(impersonal, member) && isNamed(item, names) {
 				return true
 			}
 		}

@@ -75,7 +75,7 @@ func (t *Acts) changePersonal(ctx context.Context, b store.PersonalBatch, c chan
 		if result.Next.After.Offset >= at.UpTo {
 			result.Next = store.PersonalPlace{Table: "parked"}
 		}
-		return result, t.operate(ctx, c.step, b.Action, nil, func(tx *sql.Tx) ([]string, error) {
+		return result, t.operateAgain(ctx, c.step, b.Action, nil, func(tx *sql.Tx) ([]string, error) {
 			if result.Changed, err = t.changeRows(ctx, tx, c, rows); err != nil {
 				return nil, err
 			}
@@ -90,7 +90,7 @@ func (t *Acts) changePersonal(ctx context.Context, b store.PersonalBatch, c chan
 			return result, err
 		}
 		sink := []string{rows[0].Sink}
-		return result, t.operate(ctx, c.step, b.Action, sink, func(tx *sql.Tx) (changed []string, err error) {
+		return result, t.operateAgain(ctx, c.step, b.Action, sink, func(tx *sql.Tx) (changed []string, err error) {
 			n, raise, err := c.parked(ctx, tx, sink[0], placesOf(rows))
 			if err != nil {
 				return nil, err
@@ -110,7 +110,7 @@ func (t *Acts) changePersonal(ctx context.Context, b store.PersonalBatch, c chan
 	if err != nil {
 		return result, err
 	}
-	return result, t.operate(ctx, c.step, b.Action, nil, func(tx *sql.Tx) ([]string, error) {
+	return result, t.operateAgain(ctx, c.step, b.Action, nil, func(tx *sql.Tx) ([]string, error) {
 		if result.Changed, err = t.changeEnds(ctx, tx, c, ids); err != nil {
 			return nil, err
 		}
@@ -125,6 +125,17 @@ func (t *Acts) changePersonal(ctx context.Context, b store.PersonalBatch, c chan
 		}
 		return nil, t.run.Count(ctx, tx, b.Action, result.Changed)
 	})
+}
+
+// operateAgain is operate, repeated if the pruner or a publisher is in the way, which take rows in another order.
+func (t *Acts) operateAgain(ctx context.Context, step failpoint.Step, action string, sinks []string, do func(tx *sql.Tx) ([]string, error)) error {
+	const deadlock = "40P01"
+	for tries := 1; ; tries++ {
+		err := t.operate(ctx, step, action, sinks, do)
+		if d := t.run.Dialect; err == nil || tries == 5 || !d.Collides(err) && d.SQLState(err) != deadlock {
+			return err
+		}
+	}
 }
 
 // changeRows changes rows of the log, and what became of them.

@@ -23,7 +23,7 @@ var personalFacts = []kit.Fact{
 	{"a purge of ids finds what retention has left of them", purgedRemains},
 	{"a purge lets a cancellation stand as long as what it has cancelled", purgedCancellations},
 	{"a purge takes members out of collections, and the others of a group stay", purgedCollections},
-	{"a purge raises the revisions of the sinks of which it removes something", purgedRevisions},
+	{"a purge raises the revisions of the sinks whose deliveries it removes", purgedRevisions},
 	{"a purge removes the names from actions, and keeps actions that only look alike", purgedActions},
 	{"a purge that was cancelled changes nothing", purgeCancelled},
 	{"a cut removes the texts of sinks, and no row", cutTexts},
