@@ -46,6 +46,7 @@ type Store interface {
 	store.Operator
 	store.Log
 	store.Schedules
+	store.Personal
 }
 
 // New returns an Admin for an outbox. Each action is recorded with who, such as ada@laptop.

@@ -26,7 +26,7 @@ type Operation struct {
 	act  func(ctx context.Context, a *Admin, names []string) (changed []string, err error)
 }
 
-// Planned is what all plans have: see Plan and ReplayPlan.
+// Planned is what all plans have: see Plan, ReplayPlan and PurgePlan.
 type Planned interface {
 	Total() int64
 	Expect(n int64) error
@@ -42,9 +42,10 @@ var (
 type Task struct {
 	// Operation is the name of one of OnDeliveries.
 	Operation string
-	// Filter selects parked deliveries; a replay has Replay instead.
+	// Filter selects parked deliveries; a replay has Replay instead, and a purge has Purge.
 	Filter Filter
 	Replay ReplayRequest
+	Purge  PurgeRequest
 	// Routes are those of the configuration. Without them, nothing can be rerouted.
 	Routes *route.Table
 }
@@ -75,6 +76,10 @@ var OnDeliveries = []Operation{
 	{
 		Name: replayAction, Done: "replayed",
 		plan: func(ctx context.Context, a *Admin, t Task) (Planned, error) { return a.Replay(ctx, t.Replay) },
+	},
+	{
+		Name: purgeAction, Done: "purged", Danger: true,
+		plan:  func(ctx context.Context, a *Admin, t Task) (Planned, error) { return a.Purge(ctx, t.Purge) },
 	},
 }
 

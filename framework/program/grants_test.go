@@ -186,6 +186,8 @@ routes: {"order.*": [partner]}
 			require.Equal(t, 1, o.count(t, `SELECT count(*) FROM outbox_actions WHERE action = 'replay' AND count > 0`))
 			command("pause", "partner")
 			command("resume", "partner")
+			require.Contains(t, command("privacy", "purge", "--key", "fresh", "--id", "cancelled later", "--yes"), "purged ")
+			eventually("purged", `SELECT count(*) FROM outbox WHERE id IN ('fresh', 'cancelled later')`, 0)
 			require.Contains(t, command("actions"), "replay")
 
 			r = f.end(t)
@@ -202,7 +204,7 @@ routes: {"order.*": [partner]}
 			for address, refused := range map[string][]string{
 				publisher: {`SELECT payload FROM outbox`, `SELECT metadata FROM outbox_parked`, `DELETE FROM outbox`, `DELETE FROM outbox_cancelled`, `DELETE FROM outbox_unique`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `INSERT INTO outbox_attempts (id) VALUES ('1')`, `DELETE FROM outbox_attempts`},
 				forwarder: {`INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`, `DELETE FROM outbox_endpoints`, `UPDATE outbox SET type = 'b'`, `UPDATE outbox_actions SET count = 1`},
-				operator:  {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `DELETE FROM outbox`, `DELETE FROM outbox_actions`},
+				operator:  {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `UPDATE outbox SET type = 'b'`, `DELETE FROM outbox_actions`},
 			} {
 				db, err := sql.Open("postgres", address)
 				require.NoError(t, err)

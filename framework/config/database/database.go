@@ -166,6 +166,7 @@ type Store interface {
 	store.Inbox
 	store.Schedules
 	store.Endpoints
+	store.Personal
 	Unread(ctx context.Context) error
 	// Handle returns the database, for transactions of those who get only the store.
 	Handle() *sql.DB

@@ -54,6 +54,11 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 	return tables.SQL(`JSON_UNQUOTE(JSON_EXTRACT(p.metadata, ?)) = ?`, tables.MetadataPath(name), value)
 }
 
+// MetadataHas searches a value of the JSON object.
+func (*dialect) MetadataHas(name, part string) tables.Expr {
+	return tables.SQL(`INSTR(JSON_UNQUOTE(JSON_EXTRACT(p.metadata, ?)), ?) > 0`, tables.MetadataPath(name), part)
+}
+
 // ParseTime parses a time from a handle without parseTime.
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }
 

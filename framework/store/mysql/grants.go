@@ -34,10 +34,11 @@ func (n names) duties() map[string][]grant {
 			{`SELECT, INSERT, UPDATE, DELETE`, "receipts"}, {`SELECT, DELETE`, "inbox"}, {`SELECT, DELETE`, "cancelled"}, {`SELECT, DELETE`, "unique"},
 			{`SELECT, UPDATE`, "endpoints"}, {allOf, "attempts"}, {`SELECT, INSERT (id, subject, wrapped, under)`, "keys"},
 		},
-		"operator": {
-			{`SELECT`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, UPDATE, DELETE`, "collections"}, {`SELECT, DELETE`, "receipts"},
-			{`SELECT, INSERT, UPDATE`, "actions"}, {`SELECT, UPDATE, DELETE`, "schedules"}, {`SELECT`, "cancelled"},
-			{allOf, "endpoints"}, {`SELECT`, "attempts"}, {`SELECT, INSERT, UPDATE`, "keys"},
+		"operator": { // privacy purge deletes from each table in which a person may be named
+			{`SELECT, DELETE`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, UPDATE, DELETE`, "collections"},
+			{`SELECT, UPDATE, DELETE`, "receipts"}, {`SELECT, INSERT, UPDATE`, "actions"}, {`SELECT, UPDATE, DELETE`, "schedules"}, {`SELECT, DELETE`, "cancelled"},
+			{`SELECT, DELETE`, "inbox"}, {`SELECT, DELETE`, "unique"},
+			{allOf, "endpoints"}, {`SELECT, UPDATE, DELETE`, "attempts"}, {`SELECT, INSERT, UPDATE`, "keys"},
 		},
 	}
 }

@@ -52,6 +52,11 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 	return tables.SQL(`p.metadata ->> ?::text = ?`, name, value)
 }
 
+// MetadataHas searches the text.
+func (*dialect) MetadataHas(name, part string) tables.Expr {
+	return tables.SQL(`strpos(p.metadata ->> ?::text, ?) > 0`, name, part)
+}
+
 // Selected returns columns with times in their binary form.
 func (*dialect) Selected() string { return selected }
 

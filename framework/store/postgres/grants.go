@@ -66,12 +66,13 @@ func (d Duty) grants(n names) ([]grant, error) {
 		}, nil
 	case Consumer:
 		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil
-	case Operator:
+	case Operator: // privacy purge deletes from each table in which a person may be named
 		return []grant{
-			{`SELECT`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
-			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, UPDATE, DELETE`, table("collections")}, {`SELECT, DELETE`, table("receipts")},
-			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT`, table("cancelled")},
-			{all, table("endpoints")}, {`SELECT`, table("attempts")}, {`SELECT, INSERT, UPDATE`, table("keys")},
+			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
+			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, UPDATE, DELETE`, table("collections")}, {`SELECT, UPDATE, DELETE`, table("receipts")},
+			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT, DELETE`, table("cancelled")},
+			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("unique")},
+			{all, table("endpoints")}, {`SELECT, UPDATE, DELETE`, table("attempts")}, {`SELECT, INSERT, UPDATE`, table("keys")},
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown duty %q: use one of %s", d, strings.Join(dutyNames(), ", "))

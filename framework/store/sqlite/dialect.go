@@ -68,6 +68,11 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 
+// MetadataHas parses the JSON of rows that contain the text.
+func (*dialect) MetadataHas(name, part string) tables.Expr {
+	return tables.SQL(`instr(p.metadata, ?) > 0 AND instr(json_extract(p.metadata, ?), ?) > 0`, part, tables.MetadataPath(name), part)
+}
+
 // ParseTime parses a time written by this package or by an SQL producer.
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }
 

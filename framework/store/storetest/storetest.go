@@ -28,7 +28,7 @@ import (
 )
 
 // Store is everything that the suite tests: the interfaces Log, Leases, Deliveries, Inspector, Operator,
-// Pruner, Inbox, Schedules, Endpoints, Canceller, Claimer and PrivateKeys of package store, and outbox.Log.
+// Pruner, Inbox, Schedules, Endpoints, Canceller, Claimer, PrivateKeys and Personal of package store, and outbox.Log.
 type Store = kit.Store
 
 // Dialect is what the suite must know about a store.

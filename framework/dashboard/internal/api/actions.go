@@ -16,11 +16,12 @@ import (
 
 // task describes what to plan or to do.
 type task struct {
-	// Action is requeue, discard, skip, reroute or replay.
+	// Action is requeue, discard, skip, reroute, replay or purge.
 	Action string `json:"action"`
-	// Replay is required for a replay, and Filter for the other actions.
-	Filter *admin.Filter `json:"filter,omitempty"`
-	Replay *replayTask   `json:"replay,omitempty"`
+	// Replay is required for a replay, Purge for a purge, and Filter for the other actions.
+	Filter *admin.Filter       `json:"filter,omitempty"`
+	Replay *replayTask         `json:"replay,omitempty"`
+	Purge  *admin.PurgeRequest `json:"purge,omitempty"`
 }
 
 // replayTask is an admin.ReplayRequest with the routes of this process.
@@ -40,15 +41,16 @@ const defaultRate = 1000
 // planView is a plan as JSON. An action with the planned_at (or replay.up_to) and the count of a
 // plan does at most what the plan has counted.
 type planView struct {
-	Action    string               `json:"action"`
-	PlannedAt time.Time            `json:"planned_at,omitzero"`
-	Count     int64                `json:"count"`
-	Counts    []store.ParkedCount  `json:"counts,omitempty"`
-	Types     []admin.RerouteCount `json:"types,omitempty"`
-	Replay    *replayTask          `json:"replay,omitempty"`
-	Log       *admin.ReplayView    `json:"log,omitempty"`
-	Examples  []admin.ParkedView   `json:"examples"`
-	More      bool                 `json:"more,omitempty"` // there may be further deliveries of the filter's cause
+	Action    string                `json:"action"`
+	PlannedAt time.Time             `json:"planned_at,omitzero"`
+	Count     int64                 `json:"count"`
+	Counts    []store.ParkedCount   `json:"counts,omitempty"`
+	Types     []admin.RerouteCount  `json:"types,omitempty"`
+	Replay    *replayTask           `json:"replay,omitempty"`
+	Log       *admin.ReplayView     `json:"log,omitempty"`
+	Purge     []store.PersonalCount `json:"purge,omitempty"`
+	Examples  []admin.ParkedView    `json:"examples"`
+	More      bool                  `json:"more,omitempty"` // there may be further deliveries of the filter's cause
 }
 
 // examples is how many examples a plan has.
@@ -59,11 +61,15 @@ func (r *request) plan(ctx context.Context, a *admin.Admin, t task, plannedAt ti
 	switch _, known := admin.Named(admin.OnDeliveries, t.Action); {
 	case !known:
 		return nil, problemOf(http.StatusBadRequest, "unknown action %q: use %s", t.Action, admin.Names(admin.OnDeliveries))
-	case t.Action == "replay" && (t.Replay == nil || t.Filter != nil):
+	case t.Action == "replay" && (t.Replay == nil || t.Filter != nil || t.Purge != nil):
 		return nil, problemOf(http.StatusBadRequest, "a replay needs the member replay, and must have no filter")
+	case t.Action == "purge" && (t.Purge == nil || t.Filter != nil || t.Replay != nil || !plannedAt.IsZero()):
+		return nil, problemOf(http.StatusBadRequest, "a purge needs the member purge, and must have no filter and no planned_at")
+	case t.Action == "purge":
+		return a.Plan(ctx, admin.Task{Operation: t.Action, Purge: *t.Purge})
 	case t.Action == "replay" && !plannedAt.IsZero():
 		return nil, problemOf(http.StatusBadRequest, "use replay.up_to for a replay, and leave out planned_at")
-	case t.Action != "replay" && (t.Filter == nil || t.Replay != nil):
+	case t.Action != "replay" && (t.Filter == nil || t.Replay != nil || t.Purge != nil):
 		return nil, problemOf(http.StatusBadRequest, "a %s needs the member filter ({} for all), and must have no replay", t.Action)
 	case (t.Action == "replay" || t.Action == "reroute") && r.Routing.Routes == nil:
 		return nil, problemOf(http.StatusConflict, "this process has no routes")
@@ -119,6 +125,8 @@ func makePlan(ctx context.Context, r *request) (any, error) {
 		log, pinned := p.View(), *body.Replay
 		pinned.UpTo = p.UpTo
 		view.Log, view.Replay = &log, &pinned
+	case *admin.PurgePlan:
+		view.Purge = p.Counts
 	}
 	view.Examples = views(found)
 	return view, err

@@ -67,6 +67,34 @@ func TestAnActionDoesAtMostWhatItsPlanCounted(t *testing.T) {
 	})
 }
 
+func TestAPurgeIsPlannedAndRecordsNoNames(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
+		for i := range 5 {
+			o.publish(t, fmt.Sprint("n", i), "order.placed", fmt.Sprint("customer-", i%2), `{}`)
+		}
+		plan := s.act(t, "/plans", `{"action": "purge", "purge": {"keys": ["customer-1"], "ids": ["n0"]}}`)
+		require.Equal(t, http.StatusOK, plan.status, plan.text)
+		require.EqualValues(t, 3, plan.body["count"])
+		table := plan.body["purge"].([]any)[0].(map[string]any)
+		require.Equal(t, "log", table["table"])
+		require.EqualValues(t, 3, table["undelivered"])
+
+		begin := func(expect int) answer {
+			return s.act(t, "/actions", fmt.Sprintf(`{"action": "purge", "purge": {"keys": ["customer-1"], "ids": ["n0"]}, "expect": %d, "reason": "customer-1 asked for it"}`, expect))
+		}
+		require.Equal(t, http.StatusConflict, begin(2).status)
+		begun := begin(3)
+		require.Equal(t, http.StatusAccepted, begun.status, begun.text)
+		action := s.ended(t, begun.body["id"].(string))
+		require.JSONEq(t, `{"keys": 1, "ids": 1}`, string(action.Filter))
+		require.EqualValues(t, 3, action.Planned)
+		left := s.act(t, "/plans", `{"action": "purge", "purge": {"keys": ["customer-1"], "ids": ["n0"]}}`)
+		require.EqualValues(t, 0, left.body["count"], left.text)
+		require.NotContains(t, s.look(t, "/actions").text, "customer-1")
+	})
+}
+
 func TestSimultaneousRequestsWithTheSameKeyStartOneAction(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store})

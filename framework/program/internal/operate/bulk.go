@@ -108,6 +108,8 @@ func (b *bulk) check(cmd *cobra.Command) error {
 // words are the texts of an action for people.
 type words struct {
 	admin.Operation
+	// one and many name what is counted: a delivery, unless they are set.
+	one, many string
 	// before is how many deliveries were done by an earlier, interrupted run.
 	before int64
 	// next returns what to do after an interruption.
@@ -117,7 +119,10 @@ type words struct {
 // run asks for confirmation, runs the plan and reports the result. The caller has already
 // shown what the plan covers.
 func (b *bulk) run(cmd *cobra.Command, p admin.Planned, w words, details any) error {
-	total := command.CountText(p.Total(), "delivery", "deliveries")
+	counted := func(n int64) string {
+		return command.CountText(n, cmp.Or(w.one, "delivery"), cmp.Or(w.many, "deliveries"))
+	}
+	total := counted(p.Total())
 	switch {
 	case b.dryRun && b.JSON:
 		return command.PrintJSON(b.Stdout, details)
@@ -149,7 +154,7 @@ func (b *bulk) run(cmd *cobra.Command, p admin.Planned, w words, details any) er
 		return fmt.Errorf("%s %d of %s, then stopped; %s: %w", w.Done, action.Count-w.before, total, w.next(action), err)
 	}
 	if !b.JSON {
-		terminal.Printf(b.Stdout, "%s %s (action %s)\n", w.Done, command.CountText(action.Count-w.before, "delivery", "deliveries"), action.ID)
+		terminal.Printf(b.Stdout, "%s %s (action %s)\n", w.Done, counted(action.Count-w.before), action.ID)
 	}
 	return nil
 }

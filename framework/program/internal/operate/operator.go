@@ -15,7 +15,7 @@ import (
 // Commands makes the commands.
 func Commands(p *command.Invocation) []*cobra.Command {
 	return []*cobra.Command{
-		newStatus(p), newTypes(p), newLog(p), newWhy(p), newTrace(p), newParked(p), newReplay(p), newExport(p), newPause(p), newResume(p), newActions(p), newForget(p), newSchedules(p), newEndpoints(p),
+		newStatus(p), newTypes(p), newLog(p), newWhy(p), newTrace(p), newParked(p), newReplay(p), newExport(p), newPause(p), newResume(p), newActions(p), newForget(p), newSchedules(p), newEndpoints(p), newPrivacy(p),
 	}
 }
 

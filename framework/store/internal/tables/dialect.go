@@ -56,6 +56,8 @@ type Syntax interface {
 	// MetadataIs returns the condition that a name has a value in the metadata of a row called p. Both
 	// may be any text.
 	MetadataIs(name, value string) Expr
+	// MetadataHas returns the condition that the value of a name contains a text of plain characters.
+	MetadataHas(name, part string) Expr
 	// Refs returns the content of the parentheses in ("offset", id) IN (…). There may be none,
 	// or thousands.
 	Refs(refs []store.Ref) Expr

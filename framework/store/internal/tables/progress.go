@@ -135,6 +135,16 @@ func (r *Runner) settled(p Progress) (condition Expr, through int64) {
 	return SQL(`("offset" <= ? OR ?)`, through, Join(` AND `, behind)), through
 }
 
+// SettledByAll is the condition that all sinks have settled a row of the log; never, if one keeps everything.
+func (r *Runner) SettledByAll(ctx context.Context) (Expr, error) {
+	progress, err := r.Progress(ctx, r.DB, nil)
+	if err != nil || progress.KeepsAll() {
+		return SQL(`false`), err
+	}
+	settled, _ := r.settled(progress)
+	return settled, nil
+}
+
 // Old is the condition that a row of the log is old enough.
 func (r *Runner) Old(age time.Duration) Expr {
 	d := r.Dialect

@@ -58,6 +58,7 @@ type Roles interface {
 	store.Claimer
 	store.Diagnoser
 	store.PrivateKeys
+	store.Personal
 }
 
 // KeepsReceipts reports whether checkpoints archive receipts.

@@ -241,27 +241,30 @@ func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 	return nil
 }
 
-// Discard deletes deliveries; see store.Operator. Collections go on without their members, and end if they have none.
+// Discard deletes deliveries; see store.Operator.
 func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	result, err := t.batch(ctx, failpoint.Discard, b, func(tx *sql.Tx, batch []chosen) error {
-		refs := make([]store.Ref, len(batch))
-		for i, c := range batch {
-			refs[i] = c.Ref
-		}
-		if err := t.run.Unpark(ctx, tx, b.Filter.Sink, refs); err != nil {
-			return err
-		}
-		_, collections := apart(batch)
-		empty, err := t.run.BeginCollections(ctx, tx, b.Filter.Sink, collections)
-		if err != nil {
-			return err
-		}
-		return t.run.EndCollections(ctx, tx, b.Filter.Sink, empty)
-	})
+	result, err := t.batch(ctx, failpoint.Discard, b, func(tx *sql.Tx, batch []chosen) error { return t.remove(ctx, tx, b.Filter.Sink, batch) })
 	if err != nil {
 		return result, t.run.Failed(err, "discard parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
+}
+
+// remove deletes deliveries of one sink. Collections go on without their members, and end if they have none.
+func (t *Acts) remove(ctx context.Context, tx *sql.Tx, sink string, batch []chosen) error {
+	refs := make([]store.Ref, len(batch))
+	for i, c := range batch {
+		refs[i] = c.Ref
+	}
+	if err := t.run.Unpark(ctx, tx, sink, refs); err != nil {
+		return err
+	}
+	_, collections := apart(batch)
+	empty, err := t.run.BeginCollections(ctx, tx, sink, collections)
+	if err != nil {
+		return err
+	}
+	return t.run.EndCollections(ctx, tx, sink, empty)
 }
 
 // Pause stops or resumes deliveries to a sink; see store.Operator.

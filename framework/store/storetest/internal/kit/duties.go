@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -64,6 +65,19 @@ func Duties(t *testing.T, d Dialect, connect func(t *testing.T, duty string) *sq
 	counts, err := operator.EndpointCounts(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, []store.EndpointCount{{Tenant: "a", All: 2, Disabled: 1, Failing: 1, Troubled: 1}}, counts)
+	operator.BeginAction(t, "purge")
+	for _, do := range []func(context.Context, store.PersonalBatch) (store.PersonalResult, error){operator.CutPersonal, operator.PurgePersonal} {
+		f := store.PersonalFilter{Keys: []string{"1"}, IDs: []string{"n"}, PrivateKeys: []string{"p"}}
+		found, err := operator.CountPersonal(t.Context(), f)
+		require.NoError(t, err)
+		require.Len(t, found, 1, "the log has one")
+		for b, done := (store.PersonalBatch{Action: "purge", Filter: f}), false; !done; {
+			result, err := do(t.Context(), b)
+			require.NoError(t, err)
+			b.After, done = result.Next, result.Done
+		}
+	}
+	require.EqualValues(t, 1, operator.ActionOf(t, "purge").Count)
 	removed, err := forwarder.PruneLeftovers(t.Context(), store.LeftoverAttempts, 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, removed)

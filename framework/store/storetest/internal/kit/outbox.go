@@ -37,6 +37,7 @@ type Store interface {
 	store.Canceller
 	store.Claimer
 	store.PrivateKeys
+	store.Personal
 	outbox.Log
 }
 

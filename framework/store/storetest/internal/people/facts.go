@@ -15,4 +15,5 @@ var Groups = []kit.Group{
 	{"Collections", collectionFacts},
 	{"Cancel", cancelFacts},
 	{"Values", valuesFacts},
+	{"Personal", personalFacts},
 }
