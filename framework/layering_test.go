@@ -37,7 +37,7 @@ const engine = "framework/forwarder/internal/"
 // engineImports returns what the engine's larger packages import: some of its smaller ones, and the
 // packages below the forwarder.
 func engineImports(own ...string) []string {
-	imports := []string{"framework/event", "framework/internal/failpoint", "framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "framework/settings", "registry", "sinks"}
+	imports := []string{"framework/event", "framework/internal/failpoint", "framework/internal/pace", "framework/notification", "framework/privacy", "framework/tracing", "framework/store", "framework/route", "framework/settings", "registry", "sinks"}
 	for _, name := range own {
 		imports = append(imports, engine+name)
 	}
@@ -86,7 +86,7 @@ var layers = []layer{
 	{"sinks/large", []string{"sinks", "framework/notification"}},
 	{"sinks/*", []string{"sinks", "sinks/encoding", "sinks/large", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/envelope", "sinks/internal/line", "sinks/internal/naming", "sinks/internal/redact", "sinks/internal/retryafter", "framework/notification", "registry"}},
 	{"framework/source/*", []string{"framework/store", "framework/notification", "framework/internal/pace", "sinks/*"}},
-	{"framework/outbox", []string{"framework/internal/failpoint", "framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
+	{"framework/outbox", []string{"framework/privacy", "framework/internal/failpoint", "framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
 	{"framework/internal/outboxtest", []string{"framework/store/*"}},
 	{"framework/store/storetest", []string{"framework/notification", "framework/store", "framework/store/internal/tables/acts", "framework/outbox", "registry"}},
 	{"framework/event", []string{"framework/notification", "framework/store", "sinks"}},
@@ -97,7 +97,7 @@ var layers = []layer{
 	{engine + "window", []string{"framework/notification", "framework/store"}},
 	{engine + "budget", nil},
 	{engine + "memory", []string{"framework/notification", "framework/store"}},
-	{engine + "caller", []string{"framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
+	{engine + "caller", []string{"framework/privacy", "framework/internal/pace", "framework/notification", "framework/store", "framework/route", "registry", "sinks"}},
 	{engine + "presence", []string{"framework/internal/pace", "framework/store"}},
 	{engine + "dispatch", engineImports("policy", "presence", "fairqueue", "keyqueue", "window", "budget", "memory", "caller")},
 	{engine + "named", []string{"framework/notification", "framework/store"}},
@@ -113,10 +113,10 @@ var layers = []layer{
 	{"framework/crashtest", []string{"framework/internal/failpoint", "framework/internal/pace", "framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/internal/failpoint", "framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/internal/zones", "framework/notification", "framework/store", "framework/outbox"}},
-	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "framework/settings", "registry"}},
+	{"framework/admin", []string{"framework/privacy", "framework/notification", "framework/store", "framework/route", "framework/settings", "registry"}},
 	{"framework/waybilltest", []string{"framework/admin", "framework/contract", "framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
-	{"framework/webhooks", []string{"framework/event", "framework/notification", "framework/store", "framework/settings", "framework/route", "framework/outbox", "framework/forwarder", "framework/admin", "registry", "serializer", "sinks", "sinks/*"}},
+	{"framework/webhooks", []string{"framework/privacy", "framework/event", "framework/notification", "framework/store", "framework/settings", "framework/route", "framework/outbox", "framework/forwarder", "framework/admin", "registry", "serializer", "sinks", "sinks/*"}},
 	{"framework/alerts", []string{"framework/internal/failpoint", "framework/internal/pace", "framework/tracing", "framework/notification", "framework/store", "framework/settings", "framework/outbox", "framework/forwarder", "framework/admin", "registry"}},
 	{"framework/internal/endpoint", []string{"framework/admin", "framework/forwarder", "framework/settings", "framework/store", "framework/webhooks", "sinks"}},
 	{"framework/webhooks/portal", []string{"framework/notification", "framework/store", "framework/settings", "framework/admin", "framework/webhooks", "framework/internal/endpoint", "framework/internal/look", "registry", "serializer", "sinks"}},

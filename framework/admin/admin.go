@@ -47,6 +47,7 @@ type Store interface {
 	store.Log
 	store.Schedules
 	store.Personal
+	store.PrivateKeys
 }
 
 // New returns an Admin for an outbox. Each action is recorded with who, such as ada@laptop.

@@ -112,15 +112,6 @@ func (a *Admin) FindPersonal(ctx context.Context, f store.PersonalFilter) ([]sto
 	return append([]store.PersonalCount{}, counts...), err // [] in JSON, not null
 }
 
-// CutPersonal removes the texts that sinks have returned for one person's notifications, as a part of an action
-// that has begun, and adds the number of changed rows to the action, which it also returns; see
-// [store.Personal]. It works in batches, each one transaction: after an error, what was done stays. It fails with
-// store.ErrActionCancelled if a person has cancelled the action.
-func (a *Admin) CutPersonal(ctx context.Context, action string, f store.PersonalFilter) (changed int64, err error) {
-	err = changePersonal(ctx, a.store.CutPersonal, action, f, func(n int) { changed += int64(n) })
-	return changed, err
-}
-
 // changePersonal does all batches of a purge or a cut.
 func changePersonal(ctx context.Context, do func(context.Context, store.PersonalBatch) (store.PersonalResult, error),
 	action string, f store.PersonalFilter, done func(changed int)) error {

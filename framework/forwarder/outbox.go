@@ -47,16 +47,12 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 		observer = o.observer
 	}
 	o.bounded = quota.New(d.Store, o.connections)
-	log := store.Log(d.Store)
-	if keys := f.addKeyring(d); len(f.config.Privacy.Rules) > 0 && keys != nil {
-		log = sealedLog{log, keys}
-		o.bounded.Wrap = func(r store.Reader) store.Reader { return sealing(r, keys) }
-	}
+	f.addKeyring(d)
 	if _, can := d.Store.(store.Presences); can && o.name == "" { // a fleet has no session to spare for each database
 		o.presence = presence.New(presence.Config{Store: o.bounded, Owner: f.OwnerIn(o.name), Lease: f.config.Lease, Freed: func() { o.coordinator.Nudge() }, Logger: o.log})
 	}
 	_, announced := d.Store.(store.Listener)
-	o.feed = feed.New(feed.Config{Log: log, Database: d.Name, PollMin: f.config.Poll / pollShare, PollMax: f.config.Poll, Unannounced: !announced, PageRows: dispatch.PageRows,
+	o.feed = feed.New(feed.Config{Log: d.Store, Database: d.Name, PollMin: f.config.Poll / pollShare, PollMax: f.config.Poll, Unannounced: !announced, PageRows: dispatch.PageRows,
 		Observer: observer, Logger: o.log})
 	return o
 }
@@ -77,7 +73,11 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	defer stopping()
 
 	if keys := f.keyringOf(o.name); keys != nil {
-		if err := keys.Check(ctx); errors.Is(err, privacy.ErrMaster) {
+		check := keys.Check
+		if len(f.config.Privacy.Rules) > 0 {
+			check = keys.Prepare
+		}
+		if err := check(ctx); errors.Is(err, privacy.ErrMaster) {
 			return err
 		} else if err != nil {
 			o.log.Warn("the keys of private values cannot be read now: deliveries that need them wait", "error", err)

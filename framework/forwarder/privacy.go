@@ -2,11 +2,11 @@ package forwarder
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"database/sql"
 	"maps"
 	"slices"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
@@ -35,22 +35,22 @@ func (f *Forwarder) keyringOf(database string) *privacy.Keyring {
 }
 
 // addKeyring makes the keyring of an outbox, unless it has one.
-func (f *Forwarder) addKeyring(d Database) *privacy.Keyring {
+func (f *Forwarder) addKeyring(d Database) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if keys, keeps := d.Store.(store.PrivateKeys); keeps && f.keyrings[d.Name] == nil {
 		f.keyrings[d.Name], _ = privacy.New(keys, f.config.Privacy) // it was checked
 	}
-	return f.keyrings[d.Name]
 }
 
-// views returns what shows notifications with private values to a sink; nil if it gets them as they are.
-func (f *Forwarder) views(s Sink) func(context.Context, []*notification.Envelope) []privacy.View {
+// shows returns how notifications with private values are shown to a sink; nil if it gets all as they are.
+func (f *Forwarder) shows(s Sink) *caller.Private {
 	show, refuseErased := s.private(), s.Erased == settings.ErasedDead
-	if show == sinks.PrivateKeep {
+	if show == sinks.PrivateKeep && len(f.config.Privacy.Rules) == 0 {
 		return nil
 	}
-	return func(ctx context.Context, published []*notification.Envelope) []privacy.View {
+	ruled := f.config.Privacy.Rules
+	return &caller.Private{Ruled: func(e *notification.Envelope) bool { _, is := ruled[e.Type]; return is }, Views: func(ctx context.Context, published []*notification.Envelope) []privacy.View {
 		all := make([]privacy.View, 0, len(published))
 		databaseOf := func(e *notification.Envelope) string { return e.Metadata.Get(notification.MetadataDatabase) }
 		for len(published) > 0 {
@@ -67,7 +67,7 @@ func (f *Forwarder) views(s Sink) func(context.Context, []*notification.Envelope
 			published = published[n:]
 		}
 		return all
-	}
+	}}
 }
 
 // checkPrivacy refuses rules that read private values that their sink does not get.
@@ -113,57 +113,24 @@ func textOf(at registry.Pointer) string {
 	return at.String()
 }
 
-// sealedLog reads a log whose rules encrypt what programs have inserted with SQL, so that it leaves the log encrypted.
-type sealedLog struct {
-	store.Log
-	keys *privacy.Keyring
-}
-
-// NewReader implements store.Log.
-func (l sealedLog) NewReader(position json.RawMessage, filter store.Filter) (store.Reader, error) {
-	r, err := l.Log.NewReader(position, filter)
-	if err != nil {
-		return nil, err
-	}
-	return sealing(r, l.keys), nil
-}
-
-// sealing wraps a reader; it is a store.Looker if that is one.
-func sealing(r store.Reader, keys *privacy.Keyring) store.Reader {
-	sealed := &sealedReader{Reader: r, keys: keys}
-	if l, looks := r.(store.Looker); looks {
-		return lookingReader{sealed, l}
-	}
-	return sealed
-}
-
-type lookingReader struct {
-	*sealedReader
-	looker store.Looker
-}
-
-// Look implements store.Looker.
-func (r lookingReader) Look(ctx context.Context) (store.Target, error) { return r.looker.Look(ctx) }
-
-type sealedReader struct {
-	store.Reader
-	keys *privacy.Keyring
-	held *store.Page // was read, and is not encrypted yet
-}
-
-// Next implements store.Reader. A page that cannot be encrypted now is returned by a later call.
-func (r *sealedReader) Next(ctx context.Context, target store.Target, limit int) (page store.Page, err error) {
-	if r.held == nil {
-		if page, err = r.Reader.Next(ctx, target, limit); err != nil {
-			return page, err
+// sealed lets a hook see what programs have inserted with SQL with the values encrypted that rules name, since what it
+// publishes with parts of it has no rule.
+func sealed(keys *privacy.Keyring, hook func(context.Context, *sql.Tx, []Delivered) error) func(context.Context, *sql.Tx, []Delivered) error {
+	return func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error {
+		envelopes := make([]*notification.Envelope, len(delivered))
+		for i := range delivered {
+			envelopes[i] = delivered[i].Envelope
 		}
-		r.held = &page
+		envelopes, err := keys.Sealed(ctx, tx, envelopes)
+		if err != nil {
+			return err
+		}
+		again := slices.Clone(delivered)
+		for i := range again {
+			d := *again[i].Delivery
+			d.Envelope = envelopes[i]
+			again[i].Delivery = &d
+		}
+		return hook(ctx, tx, again)
 	}
-	if err := r.keys.SealByRules(ctx, nil, r.held.Envelopes); err != nil {
-		return store.Page{}, errors.Join(errSealing, err)
-	}
-	page, r.held = *r.held, nil
-	return page, nil
 }
-
-var errSealing = errors.New("the private values of a page of the log cannot be encrypted")

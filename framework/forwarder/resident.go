@@ -88,6 +88,9 @@ func (o *outbox) hooks(a *activeSink) Hooks {
 			if own.Delivered != nil && !a.path.Plain() {
 				own.Delivered = shaped(a.path, own.Delivered)
 			}
+			if keys := o.forwarder.keyringOf(o.name); own.Delivered != nil && len(o.forwarder.config.Privacy.Rules) > 0 && keys != nil {
+				own.Delivered = sealed(keys, own.Delivered)
+			}
 			all = Hooks{Delivered: both(all.Delivered, own.Delivered), Parked: both(all.Parked, own.Parked), Dead: both(all.Dead, own.Dead)}
 		}
 	}

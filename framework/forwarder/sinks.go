@@ -68,7 +68,7 @@ func (f *Forwarder) leavesOut(sink string) bool {
 
 func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *activeSink {
 	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
-	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Views: f.views(sink), Opener: opener{f, a}}
+	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Private: f.shows(sink), Opener: opener{f, a}}
 	if name != store.SinkUnrouted {
 		a.caller.Check = f.config.Check
 	}

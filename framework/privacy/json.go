@@ -14,7 +14,7 @@ var errJSON = errors.New("the payload is not JSON")
 // editor replaces values of a JSON text and leaves all other bytes as they are.
 type editor struct {
 	in, out []byte
-	copied  int // of in
+	copied  int                           // of in
 	replace func(to, value []byte) []byte // appends
 }
 

@@ -1,11 +1,14 @@
 package privacy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
+	"slices"
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -15,8 +18,8 @@ import (
 )
 
 // Rule says where notifications of a type that programs insert with SQL have private values. The database cannot
-// encrypt them: the log has them as they were inserted, until an erasure or retention removes them. What leaves the
-// log is encrypted: parked deliveries, and what sinks see.
+// encrypt them: the log and parked deliveries have them as they were inserted, until an erasure or retention removes
+// them. For a sink they are encrypted, unless it gets them decrypted.
 type Rule struct {
 	// JSON pointer to the id of the person, such as /customer/id. If there is no text or number, the values
 	// belong to a subject with the id of the notification.
@@ -60,23 +63,50 @@ func (k *Keyring) Places(typ string) []registry.Pointer {
 	return k.rules[typ].at
 }
 
+// Ruled returns the types with rules, in order.
+func (k *Keyring) Ruled() []string { return slices.Sorted(maps.Keys(k.rules)) }
+
 // SealByRules encrypts, as Seal does, the values that the rules name, of the notifications that have no encrypted ones
-// yet. It changes the envelopes. A payload that is not JSON is left as it is if its fields are private.
+// yet. It changes the envelopes, and gives them metadata that they share with no other. A payload that is not JSON is
+// left as it is if its fields are private.
 func (k *Keyring) SealByRules(ctx context.Context, tx store.Execer, envelopes []notification.Envelope) error {
-	if k == nil || len(k.rules) == 0 {
-		return nil
-	}
 	var all []Sealing
 	for i := range envelopes {
 		e := &envelopes[i]
-		r, ruled := k.rules[e.Type]
-		if !ruled || e.Metadata.Get(notification.MetadataPrivateKeys) != "" || !isWhole(r.at) && !json.Valid(e.Payload) {
-			continue
+		if r, ruled := k.ruleOf(e); ruled {
+			e.Metadata = e.Metadata.Clone()
+			all = append(all, Sealing{e, []registry.PrivateValues{{Subject: r.subjectOf(e), At: r.at}}})
 		}
-		e.Metadata = e.Metadata.Clone() // rows may share it
-		all = append(all, Sealing{e, []registry.PrivateValues{{Subject: r.subjectOf(e), At: r.at}}})
 	}
 	return k.Seal(ctx, tx, all)
+}
+
+// ruleOf returns the rule for a notification that has no encrypted values yet.
+func (k *Keyring) ruleOf(e *notification.Envelope) (rule, bool) {
+	r, ruled := k.rules[e.Type]
+	return r, ruled && e.Metadata.Get(notification.MetadataPrivateKeys) == "" && (isWhole(r.at) || json.Valid(e.Payload))
+}
+
+// Sealed is SealByRules with copies of the envelopes that it changes.
+func (k *Keyring) Sealed(ctx context.Context, tx store.Execer, published []*notification.Envelope) ([]*notification.Envelope, error) {
+	var copies []notification.Envelope
+	var places []int
+	for i, e := range published {
+		if _, ruled := k.ruleOf(e); ruled {
+			copies, places = append(copies, *e), append(places, i)
+		}
+	}
+	if len(copies) == 0 {
+		return published, nil
+	}
+	if err := k.SealByRules(ctx, tx, copies); err != nil {
+		return nil, err
+	}
+	published = slices.Clone(published)
+	for n, i := range places {
+		published[i] = &copies[n]
+	}
+	return published, nil
 }
 
 // subjectOf returns the person of a notification.
@@ -96,18 +126,21 @@ func (r rule) subjectOf(e *notification.Envelope) (subject string) {
 	return subject
 }
 
-// Without returns a payload without the values that the rule of its type names, and whether they are those of a
-// subject.
-func (k *Keyring) Without(e *notification.Envelope, subject string) (payload []byte, is bool, err error) {
+// Without returns a payload without the values that the rule of its type names; ok is false if they are not those of the
+// subject, or there are none.
+func (k *Keyring) Without(e *notification.Envelope, subject string) (payload []byte, ok bool) {
 	r, ruled := k.rules[e.Type]
-	if !ruled || e.Metadata.Get(notification.MetadataPrivateKeys) != "" || r.subjectOf(e) != subject {
-		return nil, false, nil
+	if !ruled || r.subjectOf(e) != subject {
+		return nil, false
 	}
-	if isWhole(r.at) {
-		return null, true, nil
+	var err error
+	payload = null
+	if !isWhole(r.at) {
+		if payload, err = edit(e.Payload, r.at, func(to, _ []byte) []byte { return append(to, null...) }); err != nil {
+			return nil, false // it is not JSON, and was never encrypted
+		}
 	}
-	payload, err = edit(e.Payload, append([]registry.Pointer{r.subject}, r.at...), func(to, _ []byte) []byte { return append(to, null...) })
-	return payload, true, err
+	return payload, !bytes.Equal(payload, e.Payload)
 }
 
 // wholeContentType returns the content type of a payload that is private as a whole.

@@ -37,6 +37,16 @@ type View struct {
 // not know, and changes no envelope.
 func (k *Keyring) Views(ctx context.Context, published []*notification.Envelope, show sinks.Private, refuseErased bool) []View {
 	views := make([]View, len(published))
+	if k != nil {
+		sealed, err := k.Sealed(ctx, nil, published)
+		if err != nil {
+			for i := range views {
+				views[i].Err = err
+			}
+			return views
+		}
+		published = sealed
+	}
 	var ids []string
 	for i, e := range published {
 		views[i].Envelope = e

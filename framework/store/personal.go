@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 // Personal finds the notifications of one person, and removes what the tables have of them. It is part of
@@ -29,6 +31,9 @@ type Personal interface {
 	// which may echo their content: errors, receipts, requests and answers. They become [ErasedText], or empty.
 	// What a forwarder has in hand at that moment may come back with the next attempt.
 	CutPersonal(ctx context.Context, b PersonalBatch) (PersonalResult, error)
+	// RewritePayloads replaces payloads in the log and of parked deliveries, and nothing else of a row, so that it is
+	// still delivered. Forwarders that have read a row before deliver what they have read.
+	RewritePayloads(ctx context.Context, b RewriteBatch) (PersonalResult, error)
 }
 
 // ErasedText stands in place of a text that CutPersonal has removed.
@@ -65,6 +70,18 @@ type PersonalBatch struct {
 	// Action is the id of the action that it belongs to, whose count it raises.
 	Action string
 	Filter PersonalFilter
+	After  PersonalPlace
+}
+
+// RewriteBatch is the next part of a change of payloads.
+type RewriteBatch struct {
+	// Action is the id of the action that it belongs to, whose count it raises.
+	Action string
+	// Types are those of the rows; there is at least one.
+	Types []string
+	// Change returns the new payload of a row, of which it gets the offset, the id, the type and the payload; ok is
+	// false if it stays.
+	Change func(e *notification.Envelope) (payload []byte, ok bool)
 	After  PersonalPlace
 }
 

@@ -46,7 +46,7 @@ func TestAnAttemptThatRevealedPrivateValuesIsRecordedWithoutThem(t *testing.T) {
 	db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 	sink, err := New(sinks.Instance{Name: "customers"}, Config{ClientConfig: httpsink.ClientConfig{AllowHTTP: true, Guard: httpsink.Guard{Mode: httpsink.GuardOff}}})
 	require.NoError(t, err)
-	hooks, err := sink.Reside("", s)
+	hooks, err := sink.Reside("", s, nil)
 	require.NoError(t, err)
 	endpoints, err := sink.Endpoints(s, "")
 	require.NoError(t, err)

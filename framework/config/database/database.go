@@ -167,6 +167,7 @@ type Store interface {
 	store.Schedules
 	store.Endpoints
 	store.Personal
+	store.PrivateKeys
 	Unread(ctx context.Context) error
 	// Handle returns the database, for transactions of those who get only the store.
 	Handle() *sql.DB

@@ -64,6 +64,7 @@ const (
 	Forget       Step = "forget"
 	Keys         Step = "keys" // of private values: they are added or wrapped by another master key
 	Erase        Step = "erase"
+	Rewrite      Step = "rewrite"   // payloads of the log
 	Purge        Step = "purge"     // a part of the notifications of a person
 	CutTexts     Step = "cut texts" // that sinks have returned for them
 )

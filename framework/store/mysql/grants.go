@@ -35,7 +35,7 @@ func (n names) duties() map[string][]grant {
 			{`SELECT, UPDATE`, "endpoints"}, {allOf, "attempts"}, {`SELECT, INSERT (id, subject, wrapped, under)`, "keys"},
 		},
 		"operator": { // privacy purge deletes from each table in which a person may be named
-			{`SELECT, DELETE`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, UPDATE, DELETE`, "collections"},
+			{`SELECT, UPDATE (payload), DELETE`, ""}, {`SELECT`, "migrations"}, {allOf, "cursors"}, {`SELECT`, "forwarders"}, {allOf, "parked"}, {`SELECT, UPDATE, DELETE`, "collections"},
 			{`SELECT, UPDATE, DELETE`, "receipts"}, {`SELECT, INSERT, UPDATE`, "actions"}, {`SELECT, UPDATE, DELETE`, "schedules"}, {`SELECT, DELETE`, "cancelled"},
 			{`SELECT, DELETE`, "inbox"}, {`SELECT, DELETE`, "unique"},
 			{allOf, "endpoints"}, {`SELECT, UPDATE, DELETE`, "attempts"}, {`SELECT, INSERT, UPDATE`, "keys"},

@@ -68,7 +68,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 		return []grant{{`SELECT, INSERT`, table("inbox")}, {`EXECUTE`, `FUNCTION ` + n.Table("first")}}, nil
 	case Operator: // privacy purge deletes from each table in which a person may be named
 		return []grant{
-			{`SELECT, DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
+			{`SELECT, UPDATE (payload), DELETE`, table("")}, {`SELECT`, sequence}, {`SELECT`, table("migrations")},
 			{all, table("cursors")}, {`SELECT`, table("forwarders")}, {all, table("parked")}, {`SELECT, UPDATE, DELETE`, table("collections")}, {`SELECT, UPDATE, DELETE`, table("receipts")},
 			{`SELECT, INSERT, UPDATE`, table("actions")}, {`SELECT, UPDATE, DELETE`, table("schedules")}, {`SELECT, DELETE`, table("cancelled")},
 			{`SELECT, DELETE`, table("inbox")}, {`SELECT, DELETE`, table("unique")},

@@ -47,8 +47,8 @@ type Caller struct {
 	// Batcher makes several deliveries; nil: the sink takes one at a time.
 	Batcher sinks.Batcher
 
-	// Views shows notifications with private values as the sink gets them; nil: as they are.
-	Views func(ctx context.Context, published []*notification.Envelope) []privacy.View
+	// Private shows notifications with private values as the sink gets them; nil: as they are.
+	Private *Private
 
 	// AnswerBytes is how much of a destination's answer its errors have.
 	AnswerBytes int
@@ -101,7 +101,7 @@ func (c *Caller) PassesBy(ctx context.Context, page store.Page) []bool {
 		if ctx.Err() != nil {
 			break
 		}
-		if c.Views != nil && isPrivate(&page.Envelopes[i]) {
+		if c.Private != nil && isPrivate(&page.Envelopes[i]) {
 			continue // it is decrypted in the call
 		}
 		admitted, err := c.Path.Admits(ctx, &page.Envelopes[i])
@@ -162,18 +162,23 @@ func (c *Caller) Call(ctx context.Context, to Batcher, deliveries []*notificatio
 // shape returns a notification as the routes shape it, once it is checked; nil if it is not for the sink. Its
 // errors have a class.
 func (c *Caller) shape(ctx context.Context, published *notification.Envelope, seen *privacy.View) (*notification.Envelope, error) {
-	checked := published
+	shown, checked := published, published
 	if seen != nil {
 		if seen.Err != nil {
 			return nil, ofView(seen.Err)
 		}
-		checked = seen.Envelope
+		shown = seen.Envelope
 	}
-	e, err := checked, error(nil)
+	if isPrivate(published) { // what is encrypted cannot be checked
+		if checked = nil; isRevealed(seen) {
+			checked = shown
+		}
+	}
+	e, err := shown, error(nil)
 	if !c.Path.Plain() {
-		e, err = c.Path.Shape(ctx, checked)
+		e, err = c.Path.Shape(ctx, shown)
 	}
-	if c.Check != nil && (e != nil || err != nil) && (!isPrivate(published) || isRevealed(seen)) {
+	if c.Check != nil && (e != nil || err != nil) && checked != nil {
 		if wrong := c.Check(ctx, checked); wrong != nil {
 			return nil, wrong
 		}

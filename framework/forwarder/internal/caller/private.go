@@ -11,6 +11,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
+// Private is how a sink gets notifications with private values.
+type Private struct {
+	// Ruled reports whether a notification that is not encrypted may have some.
+	Ruled func(e *notification.Envelope) bool
+	// Views shows notifications.
+	Views func(ctx context.Context, published []*notification.Envelope) []privacy.View
+}
+
 // views are deliveries as the sink gets them; nil if none has private values that it does not get as they are.
 type views []privacy.View
 
@@ -29,14 +37,14 @@ func isPrivate(e *notification.Envelope) bool {
 func isRevealed(v *privacy.View) bool { return v != nil && len(v.Revealed) > 0 }
 
 func (c *Caller) viewsOf(ctx context.Context, deliveries []*notification.Delivery) views {
-	if c.Views == nil || !slices.ContainsFunc(deliveries, func(d *notification.Delivery) bool { return isPrivate(d.Envelope) }) {
+	if c.Private == nil || !slices.ContainsFunc(deliveries, func(d *notification.Delivery) bool { return isPrivate(d.Envelope) || c.Private.Ruled(d.Envelope) }) {
 		return nil
 	}
 	envelopes := make([]*notification.Envelope, len(deliveries))
 	for i, d := range deliveries {
 		envelopes[i] = d.Envelope
 	}
-	return c.Views(ctx, envelopes)
+	return c.Private.Views(ctx, envelopes)
 }
 
 // ofView classifies why a notification cannot be shown. Without its key it waits for a person.

@@ -32,9 +32,6 @@ type Store interface {
 // Bounded is a store that runs a limited number of statements at once. The feed has a separate
 // connection: it runs one statement at a time.
 type Bounded struct {
-	// Wrap, if set, wraps the readers of the log.
-	Wrap func(store.Reader) store.Reader
-
 	store Store // not embedded: a method that is not bounded must not compile
 
 	leasing   bound // leases: few and small statements
@@ -128,9 +125,6 @@ func (b *Bounded) NewReader(position json.RawMessage, filter store.Filter) (stor
 	r, err := b.store.NewReader(position, filter)
 	if err != nil {
 		return nil, err
-	}
-	if b.Wrap != nil {
-		r = b.Wrap(r)
 	}
 	return &reader{r, b}, nil
 }
