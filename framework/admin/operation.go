@@ -79,7 +79,7 @@ var OnDeliveries = []Operation{
 	},
 	{
 		Name: purgeAction, Done: "purged", Danger: true,
-		plan:  func(ctx context.Context, a *Admin, t Task) (Planned, error) { return a.Purge(ctx, t.Purge) },
+		plan: func(ctx context.Context, a *Admin, t Task) (Planned, error) { return a.Purge(ctx, t.Purge) },
 	},
 }
 
