@@ -89,7 +89,7 @@ func erase(t testing.TB, s store.PrivateKeys, k *privacy.Keyring, subject string
 	for _, key := range keys {
 		ids = append(ids, key.ID)
 	}
-	_, err = s.ErasePrivateKeys(t.Context(), ids)
+	_, err = s.ErasePrivateKeys(t.Context(), "", ids)
 	require.NoError(t, err)
 }
 

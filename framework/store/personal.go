@@ -15,9 +15,10 @@ import (
 // 5,000 rows, up to its end when the first batch began: what is committed later is found by the next purge. A
 // log outside of the database (Source) is left alone.
 //
-// Forwarders may go on meanwhile. They never read a purged row again, and what they have in hand at that moment
-// may still reach its sink. Then it leaves a receipt, or a parked delivery if that fails: the next purge by key
-// finds the delivery, and one by id also the receipt.
+// Forwarders may go on meanwhile. They never read a purged row again, but what they have in hand at that moment may
+// still reach its sink. Then it leaves a receipt, or a parked delivery if that fails. Once the sinks have passed the
+// end that the log had, and nothing is being tried again, another purge finds all of it: the deliveries by key, the
+// receipts by id.
 type Personal interface {
 	// CountPersonal counts what a filter selects, by table, and leaves out tables that have nothing. It reads
 	// the whole log, in parts, without a transaction.

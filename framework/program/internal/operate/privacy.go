@@ -14,14 +14,15 @@ func newPrivacy(p *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "privacy",
 		Short: "Remove what the outbox keeps about one person",
-		Long: `Delete the notifications of one person, for those who ask to be forgotten.
+		Long: `Erase the private values of one person, or delete the person's notifications, for those who
+ask to be forgotten; and manage the keys of private values.
 
 ` + command.NeedsDatabaseOnly,
 		Args: command.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(command.WrongFlag)
-	cmd.AddCommand(newPurge(p))
+	cmd.AddCommand(newFind(p), newErase(p), newErased(p), newRotate(p), newPurge(p))
 	return cmd
 }
 
@@ -45,9 +46,10 @@ one of the keys or ids keep who did what and when, and lose their filter and rea
 Receipts, attempts and inboxes have no keys. What retention has left of notifications
 whose rows are gone is found only with --id. Records of a Kafka topic stay.
 
-Forwarders can go on. A delivery that is in flight may still reach its sink, and leaves a
-receipt, or is parked if that fails: run the command again some minutes later. The
-action is recorded with the number of keys and ids, but without them.
+Forwarders can go on. What one has in hand may still reach its sink, and leaves a receipt,
+or is parked if that fails. Run the command again once waybill status shows that nothing
+is pending, with the ids for these receipts; waybill log --key shows them before the
+first run. The action is recorded with the number of keys and ids, but without them.
 
 The command shows what it would delete and asks first; scripts use --yes. It works in
 batches, each in a transaction, and reads the whole log.
@@ -82,6 +84,9 @@ func (c *purge) act(cmd *cobra.Command, _ []string) error {
 	}
 	if !c.JSON {
 		showPersonal(&c.looking, p.Counts)
+		if n := p.Undelivered(); n > 0 {
+			terminal.Printf(c.Stdout, "%s not delivered everywhere yet, and forwarders may have them in hand: run the command again once waybill status shows that nothing is pending\n", isAre(n))
+		}
 		if p.Source != "" {
 			terminal.Printf(c.Stdout, "the log is %s: its records stay\n", p.Source)
 		}
