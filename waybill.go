@@ -513,7 +513,6 @@ func ofSink(name string, err error) error {
 // forwarding returns the forwarder's configuration.
 func (o *Outbox) forwarding(made *opened) Config {
 	c := o.Config
-	c.Privacy = o.Privacy
 	c.Store, c.Types, c.Routes, c.Sinks = made.store, o.types, make(route.Routes), make(map[string]Sink, len(o.sinks))
 	c.Privacy = o.Privacy
 	for pattern, rules := range o.alerts.Routes(o.routes) {
