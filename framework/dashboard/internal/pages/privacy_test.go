@@ -62,7 +62,7 @@ func TestAPersonIsFoundAndErasedWithTwoForms(t *testing.T) {
 		status, page := p.ask(t, access.Operator, http.MethodGet, "/privacy?subject="+lovelace, nil)
 		require.Equal(t, http.StatusOK, status)
 		require.NotContains(t, page, lovelace, "an address names no person")
-		require.Contains(t, page, "remember keys for up to 1 min")
+		require.Contains(t, page, "remember keys for up to 60 s")
 		require.Contains(t, page, "docs/privacy.md")
 
 		form := url.Values{"subject": {" " + lovelace + "\t"}}
