@@ -72,7 +72,7 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	})
 	defer stopping()
 
-	if keys := f.keyringOf(o.name); keys != nil {
+	if keys := f.keyringOf(o.name); keys != nil && f.config.Privacy.Master != nil { // without one, sinks that get none may go on
 		check := keys.Check
 		if len(f.config.Privacy.Rules) > 0 {
 			check = keys.Prepare

@@ -327,7 +327,9 @@ func through(t *testing.T, w *world) {
 	ran := make(chan error, 1)
 	go func() { ran <- w.o.Run(ctx) }()
 	t.Cleanup(func() { stop(); require.NoError(t, <-ran) })
-	random := func(n int) string { return rapid.StringMatching(`[a-z]{16}`).Example(n + int(time.Now().UnixNano()&0xffffff)) }
+	random := func(n int) string {
+		return rapid.StringMatching(`[a-z]{16}`).Example(n + int(time.Now().UnixNano()&0xffffff))
+	}
 
 	var all []signedUp
 	for n := range 48 {

@@ -16,6 +16,7 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,8 +38,8 @@ type Outbox struct {
 	DB        *sql.DB
 	Store     *sqlite.Store
 	Publisher *outbox.Publisher
-	// Privacy decrypts private values for RequirePublished and Published. New sets it, with a master key for
-	// tests; set it as forwarder.Config.Privacy of a Drain. After Of, set that of the program.
+	// Privacy decrypts private values for RequirePublished and Published. New sets it if a type has some, with a master key
+	// for tests; set it as forwarder.Config.Privacy of a Drain. After Of, set that of the program.
 	Privacy privacy.Config
 
 	t         testing.TB
@@ -63,12 +64,15 @@ func New(t testing.TB, types *registry.Registry) *Outbox {
 	require.NoError(t, err)
 	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
 	require.NoError(t, err)
-	master, err := privacy.LocalKeys(base64.StdEncoding.EncodeToString([]byte("the master key of all tests, ...")))
-	require.NoError(t, err)
-	private := privacy.Config{Master: master}
-	keys, err := privacy.New(s, private)
-	require.NoError(t, err)
-	require.NoError(t, keys.Prepare(t.Context()))
+	var private privacy.Config
+	var keys *privacy.Keyring
+	if slices.ContainsFunc(types.Types(), func(t registry.Info) bool { return len(t.Private) > 0 }) {
+		private.Master, err = privacy.LocalKeys(base64.StdEncoding.EncodeToString([]byte("the master key of all tests, ...")))
+		require.NoError(t, err)
+		keys, err = privacy.New(s, private)
+		require.NoError(t, err)
+		require.NoError(t, keys.Prepare(t.Context()))
+	}
 	p, err := outbox.New(types, s, outbox.Config{Privacy: keys})
 	require.NoError(t, err)
 	o := Of(t, s, types)
