@@ -42,9 +42,9 @@ func TestValuesBelongToTheirNotification(t *testing.T) {
 	t.Parallel()
 	keys := map[string]*known{fixedKey.id: fixedKey}
 	for name, change := range map[string]func(e *notification.Envelope){
-		"type":     func(e *notification.Envelope) { e.Type = "other" },
-		"version":  func(e *notification.Envelope) { e.Version = 1 },
-		"id":       func(e *notification.Envelope) { e.ID = "id-2" },
+		"type":    func(e *notification.Envelope) { e.Type = "other" },
+		"version": func(e *notification.Envelope) { e.Version = 1 },
+		"id":      func(e *notification.Envelope) { e.ID = "id-2" },
 		"a byte": func(e *notification.Envelope) {
 			at := &e.Payload[len(e.Payload)-5]
 			*at = map[bool]byte{true: 'B', false: 'A'}[*at == 'A'] // still base64
