@@ -64,6 +64,8 @@ var comments = map[string]string{
 	"forwarder.Sink.Start":             "Where a new sink starts: oldest (the first row that is still in the log), now (only what is committed later), or a time such as 2026-03-01T00:00:00Z (the first row in log order that occurred at that time or later). A sink that has cursors continues from them. Default: oldest on a log from which nothing was forwarded yet, now on any other.",
 	"forwarder.Sink.Timeout":           "How long one delivery, or one batch, may take. Default 30s.",
 	"forwarder.Sink.Trace":             "Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none to remove it. Default pass.",
+	"privacy.Rule.Fields":              "JSON pointers to the private values, such as /customer/email or /lines/*/name; \"\" is the whole payload.",
+	"privacy.Rule.Subject":             "JSON pointer to the id of the person, such as /customer/id. If there is no text or number, the values belong to a subject with the id of the notification.",
 	"route.Rule.Payload":               "Payload for the sink, as fields with expressions of the same language: {order: payload.id, total: payload.amount.value}. Default: the original payload.",
 	"route.Rule.Sink":                  "Name of the sink. Required.",
 	"route.Rule.When":                  "Condition in the language of expr-lang.org, such as payload.total > 100 && metadata.tenant == 'acme'. It can use type, version, key, id, occurred_on, metadata and, if it is JSON, payload. Use ?. for what may be missing, as in payload.customer?.country. If it is false, the sink does not get the notification; if it fails, the delivery is parked as dead. Default: always.",
