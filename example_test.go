@@ -241,9 +241,9 @@ func ExamplePrivate() {
 	defer stop()
 	db, end := exampleDB()
 	defer end()
-	check(os.Setenv("WAYBILL_MASTER_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
+	check(os.Setenv("OUTBOX_MASTER_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
 
-	master, err := privacy.LocalKeys(os.Getenv("WAYBILL_MASTER_KEY")) // made by: openssl rand -base64 32
+	master, err := privacy.LocalKeys(os.Getenv("OUTBOX_MASTER_KEY")) // made by: openssl rand -base64 32
 	check(err)
 	o := waybill.SQLite(db, waybill.SQLiteConfig{})
 	o.Privacy = privacy.Config{Master: master}

@@ -15,7 +15,7 @@ import (
 type Privacy struct {
 	// Master keys, each base64 of 32 bytes, as from openssl rand -base64 32. The first encrypts the keys in the
 	// database, and the others only decrypt them, until waybill privacy rotate has been run. It may be the
-	// name of a variable or file, as in ${WAYBILL_MASTER_KEY} or file:/run/secrets/master.
+	// name of a variable or file, as in ${OUTBOX_MASTER_KEY} or file:/run/secrets/master.
 	Keys []string `yaml:"keys" secret:"true"`
 	// Instead of keys, the address of a key in a cloud: awskms://KEY?region=REGION, or
 	// gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K, in a program that has them, such as waybill-all.

@@ -89,7 +89,7 @@ func New(keys store.PrivateKeys, c Config) (*Keyring, error) {
 	return k, errors.Join(problems...)
 }
 
-// Prepare creates the root key if the outbox has none, in a transaction of its own, and asks the master key to unwrap
+// Prepare creates the root key if the outbox has none, in a separate transaction, and asks the master key to unwrap
 // it. A program calls it before it publishes. It fails with ErrMaster if no root can be unwrapped for good.
 func (k *Keyring) Prepare(ctx context.Context) error {
 	_, err := k.usable(ctx, true)
