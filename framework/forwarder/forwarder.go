@@ -51,10 +51,12 @@ type Forwarder struct {
 	sinks      map[string]*activeSink // including _unrouted
 	configured []string               // names of all sinks, including those left to other forwarders
 	opened     []opened
-	keyrings   map[string]*privacy.Keyring
 	outboxes   []*outbox       // being worked on
 	admitted   map[string]bool // names of the databases of RunDatabase
 	rateShare  rateShare
+
+	keys     sync.Mutex // it may be taken while mu is held
+	keyrings map[string]*privacy.Keyring
 }
 
 // New checks the configuration and reports all mistakes at once, as ErrConfig. It opens and

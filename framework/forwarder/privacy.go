@@ -29,15 +29,15 @@ func (s Sink) private() sinks.Private {
 
 // keyringOf returns the keyring of an outbox; nil if its store keeps no keys.
 func (f *Forwarder) keyringOf(database string) *privacy.Keyring {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.keys.Lock()
+	defer f.keys.Unlock()
 	return f.keyrings[database]
 }
 
 // addKeyring makes the keyring of an outbox, unless it has one.
 func (f *Forwarder) addKeyring(d Database) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.keys.Lock()
+	defer f.keys.Unlock()
 	if keys, keeps := d.Store.(store.PrivateKeys); keeps && f.keyrings[d.Name] == nil {
 		f.keyrings[d.Name], _ = privacy.New(keys, f.config.Privacy) // it was checked
 	}
