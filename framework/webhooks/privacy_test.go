@@ -164,3 +164,18 @@ func TestAnEndpointGetsOfPrivateValuesWhatTheSettingSays(t *testing.T) {
 		})
 	}
 }
+
+func TestAnEndpointGetsWhatSQLInsertedAboutANewPerson(t *testing.T) {
+	onEachStore(t, local, func(t *testing.T, s *shop) {
+		s.secretive(sinks.PrivateReveal)
+		customer := newCustomer(t)
+		s.create("acme", customer.URL)
+		_, err := s.db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, metadata, payload) VALUES ('o-1', 'order.noted', '{"tenant":"acme"}', '{"Person":"bob","Email":"`+email+`"}')`)
+		require.NoError(t, err)
+		s.drain()
+		got := customer.take()
+		require.Len(t, got, 1)
+		require.Equal(t, `{"Person":"bob","Email":"`+email+`"}`, string(got[0].Body.Data))
+		s.requireSecret()
+	})
+}
