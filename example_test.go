@@ -265,9 +265,7 @@ func ExamplePrivate() {
 	check(db.QueryRowContext(ctx, `SELECT payload FROM outbox`).Scan(&payload))
 	fmt.Println(payload[:strings.Index(payload, ":1:")+3] + "…")
 
-	keys, err := privacy.New(o.Store(), o.Privacy)
-	check(err)
-	plan, err := o.Admin("ada").Erase(ctx, keys, "c-17")
+	plan, err := o.Admin("ada").Erase(ctx, o.Keyring(), "c-17")
 	check(err)
 	_, err = plan.Run(ctx, nil)
 	check(err)

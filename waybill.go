@@ -144,6 +144,7 @@ type Store interface {
 type opened struct {
 	store     Store
 	publisher *outbox.Publisher
+	keyring   *privacy.Keyring     // nil without Privacy
 	forwarder *forwarder.Forwarder // nil without sinks
 	scheduler *schedule.Scheduler  // nil without schedules
 	judge     *alerts.Judge        // nil without alerts
@@ -395,12 +396,13 @@ func (o *Outbox) Open(ctx context.Context) error {
 		}
 	}
 	if o.Privacy.Master != nil {
-		if publishing.Privacy, err = privacy.New(s, o.Privacy); err == nil {
-			err = publishing.Privacy.Prepare(ctx)
+		if made.keyring, err = privacy.New(s, o.Privacy); err == nil {
+			err = made.keyring.Prepare(ctx)
 		}
 		if err != nil {
 			return err
 		}
+		publishing.Privacy = made.keyring
 	}
 	if made.publisher, err = outbox.New(o.types, s, publishing); err != nil {
 		return err
@@ -511,8 +513,8 @@ func ofSink(name string, err error) error {
 // forwarding returns the forwarder's configuration.
 func (o *Outbox) forwarding(made *opened) Config {
 	c := o.Config
-	c.Privacy = o.Privacy
 	c.Store, c.Types, c.Routes, c.Sinks = made.store, o.types, make(route.Routes), make(map[string]Sink, len(o.sinks))
+	c.Privacy = o.Privacy
 	for pattern, rules := range o.alerts.Routes(o.routes) {
 		c.Routes[pattern] = slices.Clone(rules)
 	}
@@ -756,6 +758,15 @@ func (o *Outbox) watched() *watch.Watch {
 func (o *Outbox) Store() Store {
 	return o.made().store
 }
+
+// Keyring returns the keys of private values, to erase a person with Admin:
+//
+//	plan, err := o.Admin("support").Erase(ctx, o.Keyring(), "customer-42")
+//	…
+//	_, err = plan.Run(ctx, nil)
+//
+// It is nil without Privacy, and before Open.
+func (o *Outbox) Keyring() *privacy.Keyring { return o.made().keyring }
 
 // Admin returns what shows and changes the outbox on behalf of a person or a program, whose name is recorded
 // with each action; nil before Open. Its methods do what the command line and the dashboard do: Status, Why,

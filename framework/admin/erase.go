@@ -17,8 +17,10 @@ type ErasePlan struct {
 	// Keys is how many keys the person has that are not erased.
 	Keys int
 	// Counts are what the tables have of notifications with values that these keys, or erased ones of the person,
-	// encrypt. Rows of types with rules, which are not encrypted in the log, are not among them.
+	// encrypt.
 	Counts []store.PersonalCount
+	// Plain is how many rows of the log and parked deliveries have values that are not encrypted, by the rules.
+	Plain int64
 	// Source is the name of the log if that is outside of the database. What it has of types with rules stays; "" otherwise.
 	Source string
 
@@ -50,8 +52,10 @@ func (a *Admin) Erase(ctx context.Context, keys *privacy.Keyring, subject string
 		return nil, err
 	}
 	p.Keys = len(alive)
-	p.Counts, err = a.FindPersonal(ctx, store.PersonalFilter{PrivateKeys: all})
-	return p, err
+	if p.Counts, err = a.FindPersonal(ctx, store.PersonalFilter{PrivateKeys: all}); err != nil {
+		return nil, err
+	}
+	return p, p.rewrite(ctx, "", func() bool { p.Plain++; return false }, func(int) {})
 }
 
 // ids returns the ids of the person's keys.
@@ -71,7 +75,7 @@ func (p *ErasePlan) ids(ctx context.Context) (alive, all []string, err error) {
 
 // Total returns the number of keys and rows in the plan.
 func (p *ErasePlan) Total() int64 {
-	total := int64(p.Keys)
+	total := int64(p.Keys) + p.Plain
 	for _, c := range p.Counts {
 		total += c.Rows
 	}
@@ -89,30 +93,36 @@ func (p *ErasePlan) Run(ctx context.Context, progress Progress) (store.Action, e
 	if err != nil {
 		return store.Action{}, err
 	}
-	action, err := a.begin(ctx, eraseAction, map[string]int{"keys": len(alive)}, p.Total())
+	action, err := a.begin(ctx, eraseAction, map[string]int{"keys": len(alive)}, 0) // encrypted rows of the log stay as they are
 	if err != nil {
 		return action, err
 	}
 	progress.report(action)
-	if _, err := a.store.ErasePrivateKeys(ctx, alive); err != nil {
-		return a.stopped(ctx, action, err)
-	}
 	done := func(changed int) {
 		action.Count += int64(changed)
 		progress.report(action)
 	}
+	erased, err := a.store.ErasePrivateKeys(ctx, action.ID, alive)
+	if err != nil {
+		return a.stopped(ctx, action, err)
+	}
+	done(erased)
 	if err := changePersonal(ctx, a.store.CutPersonal, action.ID, store.PersonalFilter{PrivateKeys: all}, done); err != nil {
 		return a.stopped(ctx, action, err)
 	}
-	if err := p.rewrite(ctx, action.ID, done); err != nil {
+	if err := p.rewrite(ctx, action.ID, func() bool { return true }, done); err != nil {
 		return a.stopped(ctx, action, err)
 	}
 	return action, a.end(ctx, &action)
 }
 
-// rewrite removes the values of types with rules from the log and from parked deliveries.
-func (p *ErasePlan) rewrite(ctx context.Context, action string, done func(changed int)) error {
-	b := store.RewriteBatch{Action: action, Types: p.keys.Ruled(), Change: func(e *notification.Envelope) ([]byte, bool) { return p.keys.Without(e, p.subject) }}
+// rewrite removes the values of types with rules from the rows of the log and the parked deliveries for which may
+// returns true.
+func (p *ErasePlan) rewrite(ctx context.Context, action string, may func() bool, done func(changed int)) error {
+	b := store.RewriteBatch{Action: action, Types: p.keys.Ruled(), Change: func(e *notification.Envelope) ([]byte, bool) {
+		payload, has := p.keys.Without(e, p.subject)
+		return payload, has && may()
+	}}
 	for len(b.Types) > 0 {
 		result, err := p.admin.store.RewritePayloads(ctx, b)
 		if err != nil {
@@ -132,21 +142,17 @@ func (p *ErasePlan) rewrite(ctx context.Context, action string, done func(change
 // EraseKeys erases keys by their ids, as ErasedKeys has returned them before a backup was restored, and returns how many
 // were not erased any more. It needs no master key.
 func (a *Admin) EraseKeys(ctx context.Context, ids []string) (erased int, err error) {
+	action, err := a.begin(ctx, eraseAction, map[string]int{"keys": len(ids)}, int64(len(ids)))
+	if err != nil {
+		return 0, err
+	}
 	for few := range slices.Chunk(ids, batchRows) {
-		n, err := a.eraseKeys(ctx, few)
+		n, err := a.store.ErasePrivateKeys(ctx, action.ID, few)
 		if erased += n; err != nil {
 			return erased, err
 		}
 	}
-	return erased, nil
-}
-
-func (a *Admin) eraseKeys(ctx context.Context, ids []string) (erased int, err error) {
-	err = a.Record(ctx, eraseAction, map[string]int{"keys": len(ids)}, func() error {
-		erased, err = a.store.ErasePrivateKeys(ctx, ids)
-		return err
-	})
-	return erased, err
+	return erased, a.end(ctx, &action)
 }
 
 // ErasedKeys returns the ids of the erased keys. They say nothing about persons, and are kept outside of the database, so

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -42,12 +43,19 @@ var (
 type Task struct {
 	// Operation is the name of one of OnDeliveries.
 	Operation string
-	// Filter selects parked deliveries; a replay has Replay instead, and a purge has Purge.
+	// Filter selects parked deliveries; a replay has Replay instead, a purge Purge, and an erasure Erase.
 	Filter Filter
 	Replay ReplayRequest
 	Purge  PurgeRequest
+	Erase  EraseRequest
 	// Routes are those of the configuration. Without them, nothing can be rerouted.
 	Routes *route.Table
+}
+
+// EraseRequest is a person, as the application names them, and what finds their keys; see Admin.Erase.
+type EraseRequest struct {
+	Subject string
+	Keys    *privacy.Keyring
 }
 
 // OnDeliveries are the operations on many deliveries: each is planned, and then run.
@@ -80,6 +88,16 @@ var OnDeliveries = []Operation{
 	{
 		Name: purgeAction, Done: "purged", Danger: true,
 		plan: func(ctx context.Context, a *Admin, t Task) (Planned, error) { return a.Purge(ctx, t.Purge) },
+	},
+	{
+		Name: eraseAction, Done: "erased", Danger: true,
+		plan: func(ctx context.Context, a *Admin, t Task) (Planned, error) {
+			p, err := a.Erase(ctx, t.Erase.Keys, t.Erase.Subject)
+			if err != nil {
+				return nil, err
+			}
+			return p, nil
+		},
 	},
 }
 

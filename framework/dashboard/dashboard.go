@@ -44,6 +44,7 @@ import (
 //     are
 //   - Channels map[string]sinks.Channel: how consumers get the notifications of each sink
 //   - Endpoints *webhooks.Endpoints: manages customers' endpoints, if a sink is of kind webhooks
+//   - Privacy privacy.Config: the master key and the rules with which the data of a person is found and erased
 //   - Doctor func(ctx context.Context, only ...string) []doctor.Finding: runs the checks with
 //     these ids, or all
 //   - Configuration func() ([]byte, error): the configuration in effect, as YAML without secrets

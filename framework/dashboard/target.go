@@ -25,13 +25,13 @@ import (
 )
 
 // TargetOf returns what the configuration of a forwarder says about the outbox to show: Store, Routing, Types,
-// Contracts, Channels and Configuration. The caller sets the other fields. Configuration has the settings of
+// Contracts, Channels, Privacy and Configuration. The caller sets the other fields. Configuration has the settings of
 // deliveries and the routes, but not the settings of the sinks themselves, which are Go code. A
 // configuration with mistakes in its routes gives a target without Routing.
 func TargetOf(c forwarder.Config) Target {
 	c = c.WithDefaults()
 	t := Target{
-		Types: c.Types, Channels: make(map[string]sinks.Channel),
+		Types: c.Types, Channels: make(map[string]sinks.Channel), Privacy: c.Privacy,
 		Contracts:     sync.OnceValues(func() (*contract.Set, error) { return contract.FromTypes(c.Types) }),
 		Configuration: func() ([]byte, error) { return configurationOf(c) },
 	}

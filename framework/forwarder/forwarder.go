@@ -23,7 +23,6 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
@@ -40,6 +39,7 @@ type Forwarder struct {
 	reporter *reporter
 
 	changing sync.Mutex // one Adjust or Reload at a time
+	keyrings sync.Map   // *privacy.Keyring by the name of the database
 
 	began  chan struct{}  // closed when the sinks are open
 	over   chan struct{}  // closed when Run has returned, or accepts no more databases
@@ -54,9 +54,6 @@ type Forwarder struct {
 	outboxes   []*outbox       // being worked on
 	admitted   map[string]bool // names of the databases of RunDatabase
 	rateShare  rateShare
-
-	keys     sync.Mutex // it may be taken while mu is held
-	keyrings map[string]*privacy.Keyring
 }
 
 // New checks the configuration and reports all mistakes at once, as ErrConfig. It opens and
@@ -77,7 +74,6 @@ func New(c Config) (*Forwarder, error) {
 		over:      make(chan struct{}),
 		routes:    routes,
 		admitted:  make(map[string]bool),
-		keyrings:  make(map[string]*privacy.Keyring),
 		rateShare: rateShare{members: make(map[*outbox]int)},
 	}
 	f.sinks, f.configured = f.newSinks(c.Sinks, routes), slices.Collect(maps.Keys(c.Sinks))

@@ -29,17 +29,16 @@ func (s Sink) private() sinks.Private {
 
 // keyringOf returns the keyring of an outbox; nil if its store keeps no keys.
 func (f *Forwarder) keyringOf(database string) *privacy.Keyring {
-	f.keys.Lock()
-	defer f.keys.Unlock()
-	return f.keyrings[database]
+	k, _ := f.keyrings.Load(database)
+	keyring, _ := k.(*privacy.Keyring)
+	return keyring
 }
 
-// addKeyring makes the keyring of an outbox, unless it has one.
+// addKeyring makes the keyring of an outbox, which keeps what it remembers if the work on the outbox begins again.
 func (f *Forwarder) addKeyring(d Database) {
-	f.keys.Lock()
-	defer f.keys.Unlock()
-	if keys, keeps := d.Store.(store.PrivateKeys); keeps && f.keyrings[d.Name] == nil {
-		f.keyrings[d.Name], _ = privacy.New(keys, f.config.Privacy) // it was checked
+	if keys, keeps := d.Store.(store.PrivateKeys); keeps && f.keyringOf(d.Name) == nil {
+		keyring, _ := privacy.New(keys, f.config.Privacy) // it was checked
+		f.keyrings.Store(d.Name, keyring)
 	}
 }
 

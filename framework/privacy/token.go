@@ -102,6 +102,9 @@ func isEscaped(text []byte, i int) bool {
 	return n%2 == 1
 }
 
+// IsKeyID reports whether a text has the form of the id of a key.
+func IsKeyID(text string) bool { return len(text) == idLength && isID([]byte(text)) }
+
 func isID(text []byte) bool {
 	for _, b := range text {
 		if !(b >= 'a' && b <= 'z' || b >= '2' && b <= '7') {

@@ -2,8 +2,10 @@ package program
 
 import (
 	"database/sql"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,7 +16,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // severalDatabases returns a configuration with three databases and a control database. eu and us have
@@ -170,6 +175,50 @@ routes:
 		return strings.Contains(string(text), `"one"`)
 	}, patience, 20*time.Millisecond)
 	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
+}
+
+// The keys of a person are those of the database whose pages are open.
+func TestADashboardFindsPersonsInEachOfSeveralDatabases(t *testing.T) {
+	t.Parallel()
+	file, folder := severalDatabases(t)
+	r := waybill(t, "migrate", "-c", file, "--in", "control,asia")
+	require.Zero(t, r.code, r.stderr)
+	address := observed(t, file)
+	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32)))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(text, "\nprivacy: {keys: [%q]}\n", key), 0o600))
+
+	db, err := sqlite.OpenDB(filepath.Join(folder, "eu.db"))
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	master, err := privacy.LocalKeys(key)
+	require.NoError(t, err)
+	keys, err := privacy.New(s, privacy.Config{Master: master, Cache: -1})
+	require.NoError(t, err)
+	require.NoError(t, keys.Prepare(t.Context()))
+	e := &notification.Envelope{ID: "one", Type: "t", Version: 1, Payload: []byte(`{}`), Metadata: notification.Metadata{}}
+	require.NoError(t, keys.Seal(t.Context(), nil, []privacy.Sealing{{Envelope: e, Values: []registry.PrivateValues{{Subject: "lovelace", At: []registry.Pointer{{}}}}}}))
+	require.NoError(t, db.Close())
+
+	p := start(t, "forward", "-c", file)
+	awaitPage(t, address, "/readyz", http.StatusOK, "ready")
+	for name, has := range map[string]string{"eu": `"keys": 1`, "us": `"keys": 0`} {
+		awaitPage(t, address, "/in/"+name+"/privacy", http.StatusOK, `name="subject"`)
+		answer, err := http.Post("http://"+address+"/in/"+name+"/api/v1/plans", "application/json", strings.NewReader(`{"action": "erase", "erase": {"subject": "lovelace"}}`))
+		require.NoError(t, err)
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode, string(body))
+		require.Contains(t, string(body), has, name)
+	}
+	p.signal(t, syscall.SIGTERM)
+	for line := range p.lines {
+		require.NotContains(t, line, "lovelace")
+	}
 	require.Zero(t, p.wait())
 }
 

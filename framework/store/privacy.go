@@ -36,9 +36,9 @@ type PrivateKeys interface {
 	// RewrapPrivateKey replaces Wrapped and Under of a root.
 	RewrapPrivateKey(ctx context.Context, k PrivateKey) error
 	// ErasePrivateKeys erases the keys of subjects with these ids, and returns how many were not erased
-	// before. A row of each stays. Unknown ids get such a row, so that what a restore brings back later
-	// stays unreadable.
-	ErasePrivateKeys(ctx context.Context, ids []string) (int, error)
+	// before, by which it raises the count of the action, if one is named. A row of each stays. Unknown ids
+	// get such a row, so that what a restore brings back later stays unreadable.
+	ErasePrivateKeys(ctx context.Context, action string, ids []string) (int, error)
 	// ErasedPrivateKeys returns the ids of the erased keys, in order.
 	ErasedPrivateKeys(ctx context.Context) ([]string, error)
 }

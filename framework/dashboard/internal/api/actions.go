@@ -16,12 +16,29 @@ import (
 
 // task describes what to plan or to do.
 type task struct {
-	// Action is requeue, discard, skip, reroute, replay or purge.
+	// Action is requeue, discard, skip, reroute, replay, purge or erase.
 	Action string `json:"action"`
-	// Replay is required for a replay, Purge for a purge, and Filter for the other actions.
+	// Replay is required for a replay, Purge for a purge, Erase for an erase, and Filter for the other actions.
 	Filter *admin.Filter       `json:"filter,omitempty"`
 	Replay *replayTask         `json:"replay,omitempty"`
 	Purge  *admin.PurgeRequest `json:"purge,omitempty"`
+	Erase  *eraseTask          `json:"erase,omitempty"`
+}
+
+// eraseTask names a person as the application does. No answer, log or table has the name.
+type eraseTask struct {
+	Subject string `json:"subject"`
+}
+
+// has reports whether the task has a member, and none of another action.
+func (t task) has(member bool) bool {
+	n := 0
+	for _, given := range []bool{t.Filter != nil, t.Replay != nil, t.Purge != nil, t.Erase != nil} {
+		if given {
+			n++
+		}
+	}
+	return member && n == 1
 }
 
 // replayTask is an admin.ReplayRequest with the routes of this process.
@@ -49,8 +66,17 @@ type planView struct {
 	Replay    *replayTask           `json:"replay,omitempty"`
 	Log       *admin.ReplayView     `json:"log,omitempty"`
 	Purge     []store.PersonalCount `json:"purge,omitempty"`
+	Erase     *eraseView            `json:"erase,omitempty"`
 	Examples  []admin.ParkedView    `json:"examples"`
 	More      bool                  `json:"more,omitempty"` // there may be further deliveries of the filter's cause
+}
+
+// eraseView is what the outbox has of a person: see admin.ErasePlan.
+type eraseView struct {
+	Keys   int                   `json:"keys"`
+	Counts []store.PersonalCount `json:"counts"`
+	Plain  int64                 `json:"plain"`
+	Source string                `json:"source,omitempty"`
 }
 
 // examples is how many examples a plan has.
@@ -61,15 +87,23 @@ func (r *request) plan(ctx context.Context, a *admin.Admin, t task, plannedAt ti
 	switch _, known := admin.Named(admin.OnDeliveries, t.Action); {
 	case !known:
 		return nil, problemOf(http.StatusBadRequest, "unknown action %q: use %s", t.Action, admin.Names(admin.OnDeliveries))
-	case t.Action == "replay" && (t.Replay == nil || t.Filter != nil || t.Purge != nil):
+	case t.Action == "replay" && !t.has(t.Replay != nil):
 		return nil, problemOf(http.StatusBadRequest, "a replay needs the member replay, and must have no filter")
-	case t.Action == "purge" && (t.Purge == nil || t.Filter != nil || t.Replay != nil || !plannedAt.IsZero()):
+	case t.Action == "purge" && (!t.has(t.Purge != nil) || !plannedAt.IsZero()):
 		return nil, problemOf(http.StatusBadRequest, "a purge needs the member purge, and must have no filter and no planned_at")
 	case t.Action == "purge":
 		return a.Plan(ctx, admin.Task{Operation: t.Action, Purge: *t.Purge})
+	case t.Action == "erase" && (!t.has(t.Erase != nil) || !plannedAt.IsZero()):
+		return nil, problemOf(http.StatusBadRequest, "an erase needs the member erase, and must have no filter and no planned_at")
+	case t.Action == "erase":
+		keys, err := r.Keyring()
+		if err != nil {
+			return nil, err
+		}
+		return a.Plan(ctx, admin.Task{Operation: t.Action, Erase: admin.EraseRequest{Subject: t.Erase.Subject, Keys: keys}})
 	case t.Action == "replay" && !plannedAt.IsZero():
 		return nil, problemOf(http.StatusBadRequest, "use replay.up_to for a replay, and leave out planned_at")
-	case t.Action != "replay" && (t.Filter == nil || t.Replay != nil || t.Purge != nil):
+	case t.Action != "replay" && !t.has(t.Filter != nil):
 		return nil, problemOf(http.StatusBadRequest, "a %s needs the member filter ({} for all), and must have no replay", t.Action)
 	case (t.Action == "replay" || t.Action == "reroute") && r.Routing.Routes == nil:
 		return nil, problemOf(http.StatusConflict, "this process has no routes")
@@ -127,6 +161,8 @@ func makePlan(ctx context.Context, r *request) (any, error) {
 		view.Log, view.Replay = &log, &pinned
 	case *admin.PurgePlan:
 		view.Purge = p.Counts
+	case *admin.ErasePlan:
+		view.Erase = &eraseView{p.Keys, p.Counts, p.Plain, p.Source}
 	}
 	view.Examples = views(found)
 	return view, err
@@ -167,6 +203,27 @@ func (r *request) repeatable(body any, reason string) (*admin.Admin, error) {
 	return r.Admin.For(admin.Request{Address: r.User.Address, Reason: reason, Key: key, Digest: hex.EncodeToString(digest[:])}), err
 }
 
+// withoutPerson returns a body whose digest says nothing about whom it names: the digest is recorded, and that of a name
+// would confirm guesses.
+func (r *request) withoutPerson(ctx context.Context, body actionBody) (actionBody, error) {
+	if body.Erase == nil {
+		return body, nil
+	}
+	keys, err := r.Keyring()
+	if err != nil {
+		return body, err
+	}
+	if err := keys.Prepare(ctx); err != nil { // without a root key all persons would have the same digest
+		return body, err
+	}
+	subjects, err := keys.Subject(ctx, body.Erase.Subject)
+	if err != nil {
+		return body, err
+	}
+	body.Erase = &eraseTask{subjects[0]} // that of the oldest root key, which stays
+	return body, nil
+}
+
 // begin starts an action. A second request with the same key gets the same action.
 func begin(ctx context.Context, r *request) (any, error) {
 	var body actionBody
@@ -176,7 +233,11 @@ func begin(ctx context.Context, r *request) (any, error) {
 	if body.Expect == nil || *body.Expect < 0 {
 		return nil, problemOf(http.StatusBadRequest, "expect is missing: send the count of the plan, which the action must not exceed")
 	}
-	a, err := r.repeatable(body, body.Reason)
+	recorded, err := r.withoutPerson(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	a, err := r.repeatable(recorded, body.Reason)
 	if err != nil {
 		return nil, err
 	}

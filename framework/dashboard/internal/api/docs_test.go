@@ -19,7 +19,7 @@ func TestEachCommandOfTheDocumentationIsAValidRequest(t *testing.T) {
 	o.park(t, "mail", deads(1)...)
 	s := selling(t, o)
 	commands := regexp.MustCompile(`(?m)^    curl (?:.*\\\n)*.*`).FindAllString(string(text), -1)
-	require.Len(t, commands, 19)
+	require.Len(t, commands, 21)
 	for _, command := range commands {
 		path := regexp.MustCompile(`127\.0\.0\.1:8090/api/v1([^' \n]*)`).FindStringSubmatch(command)[1]
 		body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(command)

@@ -26,7 +26,7 @@ func selling(t *testing.T, o *outbox) *site {
 	near := webhooks.Config{ClientConfig: httpsink.ClientConfig{AllowHTTP: true, Guard: httpsink.Guard{Mode: httpsink.GuardOff}}, EndpointsPerTenant: 3}
 	all, err := webhooks.NewEndpoints(o.store.(webhooks.Store), sinks.Instance{Name: "mail"}, near)
 	require.NoError(t, err)
-	return serve(t, &target.Target{Store: o.store, Routing: routing(t), Endpoints: all})
+	return serve(t, &target.Target{Store: o.store, Routing: routing(t), Endpoints: all, Privacy: mastered(t, 'a')})
 }
 
 // add adds an endpoint.

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
@@ -57,6 +58,7 @@ var statuses = []struct {
 	{admin.ErrKeyUsed, http.StatusUnprocessableEntity},
 	{acts.ErrBusy, http.StatusTooManyRequests},
 	{target.ErrNone, http.StatusServiceUnavailable},
+	{privacy.ErrMaster, http.StatusConflict},
 	{driver.ErrBadConn, http.StatusServiceUnavailable},
 }
 

@@ -25,15 +25,15 @@ func (p *Pages) databases(w http.ResponseWriter, r *http.Request) {
 	p.render(w, r, "databases", answer{data: listed})
 }
 
-// navigation returns the links at the top of each page. The page of the doctor is for operators, and that of
-// endpoints for outboxes with some.
+// navigation returns the links at the top of each page. Some pages are for operators, and that of endpoints is for
+// outboxes with some.
 func (p *Pages) navigation(operator bool) (links []link) {
 	if p.List != nil {
 		links = append(links, link{"Databases", "/databases"})
 	}
 	t, _ := p.Target.Get()
 	for _, l := range navigation {
-		if !operator && l.Path == "/doctor" || l.Path == "/endpoints" && (t == nil || t.Endpoints == nil) {
+		if !operator && p.operators["GET "+l.Path] || l.Path == "/endpoints" && (t == nil || t.Endpoints == nil) {
 			continue
 		}
 		links = append(links, l)

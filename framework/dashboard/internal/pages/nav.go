@@ -15,15 +15,19 @@ var navigation = []link{
 	{"Forwarders", "/forwarders"},
 	{"Types", "/types"},
 	{"Actions", "/actions"},
+	{"Privacy", "/privacy"},
 	{"Config", "/config"},
 	{"Doctor", "/doctor"},
 }
 
-// Key is the key that opens the page when pressed after g: the first letter of its name, or b for
-// the databases. No two pages have the same key.
+// Key is the key that opens the page when pressed after g: the first letter of its name, but b for
+// the databases and v for privacy. No two pages have the same key.
 func (l link) Key() string {
-	if l.Path == "/databases" {
+	switch l.Path {
+	case "/databases":
 		return "b"
+	case "/privacy":
+		return "v"
 	}
 	return strings.ToLower(l.Name[:1])
 }

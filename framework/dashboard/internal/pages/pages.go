@@ -15,7 +15,7 @@
 // The files in the order in which to read them: pages.go, nav.go, format.go, input.go, spark.go;
 // then one for each page: overview.go, sink.go, replay.go, parked.go, plan.go,
 // notification.go with payload.go (package masks hides parts of it), log.go, schedules.go, endpoints.go, forwarders.go,
-// types.go, actions.go, config.go, doctor.go, find.go, databases.go. static has the one style, the one script and the
+// types.go, actions.go, privacy.go, config.go, doctor.go, find.go, databases.go. static has the one style, the one script and the
 // icon.
 package pages
 
@@ -43,6 +43,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/veil"
 	"github.com/waybill-go/waybill/framework/internal/look"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/webhooks"
 )
@@ -122,6 +123,9 @@ func New(c Config) *Pages {
 	p.page("GET /notifications/{id}", "notification", p.look)
 	p.page("POST /notifications/{id}", "notification", p.lookAtPayload)
 	p.livePage("GET /log", "log", logged)
+	p.operatorPage("GET /privacy", "privacy", askForPerson)
+	p.page("POST /privacy", "privacy", findPerson)
+	p.page("POST /privacy/erase", "privacy", erasePerson)
 	p.livePage("GET /actions", "actions", actions)
 	p.livePage("GET /actions/{id}", "action", action)
 	p.page("POST /actions/{id}/cancel", "action", cancel)
@@ -336,7 +340,7 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 		what.status = http.StatusBadRequest
 	case errors.Is(err, store.ErrUnknownSink), errors.Is(err, store.ErrUnknownSchedule), errors.Is(err, store.ErrUnknownAction), errors.Is(err, webhooks.ErrUnknown):
 		what.status = http.StatusNotFound
-	case errors.Is(err, webhooks.ErrDisabled), errors.Is(err, webhooks.ErrChanged), errors.Is(err, webhooks.ErrKey):
+	case errors.Is(err, webhooks.ErrDisabled), errors.Is(err, webhooks.ErrChanged), errors.Is(err, webhooks.ErrKey), errors.Is(err, privacy.ErrMaster):
 		what.status = http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		what = problem{http.StatusGatewayTimeout, "the database did not answer within " + pageTime.String()}

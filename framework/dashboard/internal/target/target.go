@@ -4,12 +4,14 @@ package target
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/contract"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -34,10 +36,21 @@ type Target struct {
 	Channels map[string]sinks.Channel
 	// Endpoints manages customers' endpoints; nil if no sink is of kind webhooks.
 	Endpoints *webhooks.Endpoints
+	// Privacy finds and erases the private values of persons, if it has a master key.
+	Privacy privacy.Config
 	// Doctor runs the checks with these ids, or all if none is given.
 	Doctor func(ctx context.Context, only ...string) []doctor.Finding
 	// Configuration returns the configuration in effect, as YAML without secrets.
 	Configuration func() ([]byte, error)
+}
+
+// Keyring returns what finds the keys of persons in the outbox. It fails with privacy.ErrMaster if no master key is
+// configured.
+func (t *Target) Keyring() (*privacy.Keyring, error) {
+	if t.Privacy.Master == nil {
+		return nil, fmt.Errorf("%w: privacy.keys or privacy.master is not configured", privacy.ErrMaster)
+	}
+	return privacy.New(t.Store, t.Privacy)
 }
 
 // ContractOf returns the contract of a type's version, which is by default the one that is published, and all

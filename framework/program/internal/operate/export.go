@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/program/internal/archive"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
@@ -31,7 +34,9 @@ rows go to standard output as they are read, and only the exit code shows a fail
 
 The log is read page by page, in constant memory. If the log begins after --from,
 retention may have deleted rows of the period, and the command prints a warning. It
-reads from the primary, and refuses a standby.`,
+reads from the primary, and refuses a standby.
+
+Private values stay encrypted. Those of types with privacy.rules are encrypted in the file.`,
 		Example: `  waybill export --from 2026-03-01 --to 2026-03-02 --output 2026-03-01.jsonl.gz
   waybill export --from 26h --to 2h --type 'order.*' --output orders.jsonl.zst
   waybill export --sink partner | jq .receipts`,
@@ -94,10 +99,15 @@ func (e *export) write(cmd *cobra.Command, o *operator) (admin.Exporting, error)
 	if err != nil {
 		return admin.Exporting{}, err
 	}
+	write, err := e.encrypting(cmd, o, a.Write)
+	if err != nil {
+		a.Discard()
+		return admin.Exporting{}, err
+	}
 	var show func(offset int64)
 	end := func() {}
 	begun := false
-	done, err := o.Export(cmd.Context(), e.request, a.Write, func(done admin.Exporting) {
+	done, err := o.Export(cmd.Context(), e.request, write, func(done admin.Exporting) {
 		if !begun {
 			begun = true
 			show, end = e.progress(done.UpTo)
@@ -110,6 +120,30 @@ func (e *export) write(cmd *cobra.Command, o *operator) (admin.Exporting, error)
 		return done, err
 	}
 	return done, a.Commit()
+}
+
+// encrypting returns write for rows whose values are encrypted that privacy.rules name, so that they can be erased.
+func (e *export) encrypting(cmd *cobra.Command, o *operator, write func(*admin.Exported) error) (func(*admin.Exported) error, error) {
+	source, err := e.One(cmd, e.Flags)
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.LoadPrivacy(source, e.Options)
+	if err != nil || len(c.Privacy.Rules) == 0 {
+		return write, err
+	}
+	keys, err := privacy.New(o.store, c.PrivacyConfig())
+	if err == nil {
+		err = keys.Prepare(cmd.Context())
+	}
+	return func(row *admin.Exported) error {
+		one := []notification.Envelope{row.Envelope}
+		if err := keys.SealByRules(cmd.Context(), nil, one); err != nil {
+			return err
+		}
+		row.Envelope = one[0]
+		return write(row)
+	}, err
 }
 
 // report prints what was written, and warnings to stderr, since the rows may be on stdout.

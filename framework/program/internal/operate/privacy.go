@@ -14,14 +14,15 @@ func newPrivacy(p *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "privacy",
 		Short: "Remove what the outbox keeps about one person",
-		Long: `Delete the notifications of one person, for those who ask to be forgotten.
+		Long: `Erase the private values of one person, or delete the person's notifications, for those who
+ask to be forgotten; and manage the keys of private values.
 
 ` + command.NeedsDatabaseOnly,
 		Args: command.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(command.WrongFlag)
-	cmd.AddCommand(newPurge(p))
+	cmd.AddCommand(newFind(p), newErase(p), newErased(p), newRotate(p), newPurge(p))
 	return cmd
 }
 

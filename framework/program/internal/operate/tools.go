@@ -300,7 +300,7 @@ func prepare(ctx context.Context, o *operator, in *planning, at time.Time) (view
 	operation, known := admin.Named(admin.OnDeliveries, in.Operation)
 	empty := isEmpty(filter)
 	switch {
-	case !known || operation.Name == "replay" || operation.Name == "purge":
+	case !known || slices.Contains([]string{"replay", "purge", "erase"}, operation.Name):
 		return view, nil, fmt.Errorf("operation is %q: use requeue, discard, skip, reroute, pause or resume", in.Operation)
 	case operation.Name == "reroute" && o.routing.Routes == nil:
 		return view, nil, errors.New("operation reroute needs routes: start the server with -c and a configuration that has some")

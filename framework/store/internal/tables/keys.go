@@ -61,7 +61,7 @@ func (r *Runner) scanPrivateKey(row interface{ Scan(to ...any) error }, k *store
 	return row.Scan(&k.ID, &k.Subject, &k.Wrapped, &k.Under, r.Into(&k.CreatedAt), r.Into(&k.ErasedAt))
 }
 
-// RewrapPrivateKey wraps a root anew; see store.PrivateKeys.
+// RewrapPrivateKey wraps a root again; see store.PrivateKeys.
 func (t *Tables) RewrapPrivateKey(ctx context.Context, k store.PrivateKey) error {
 	return t.run.within(ctx, nil, failpoint.Keys, func(tx store.Execer) error {
 		_, err := t.run.writeIn(ctx, tx, "keys", "wrap the root key "+k.ID, SQL(`UPDATE {keys} SET wrapped = ?, under = ? WHERE id = ? AND subject = ''`, k.Wrapped, k.Under, k.ID))
@@ -70,9 +70,10 @@ func (t *Tables) RewrapPrivateKey(ctx context.Context, k store.PrivateKey) error
 }
 
 // ErasePrivateKeys erases keys; see store.PrivateKeys.
-func (t *Tables) ErasePrivateKeys(ctx context.Context, ids []string) (erased int, err error) {
+func (t *Tables) ErasePrivateKeys(ctx context.Context, action string, ids []string) (erased int, err error) {
 	defer t.run.Tried(&err, "erase keys of private values")
 	err = t.run.InTx(ctx, failpoint.Erase, func(tx *sql.Tx) error {
+		erased = 0
 		for _, id := range ids {
 			isNew, err := t.run.InsertNew(ctx, tx, []string{"id"}, `INSERT INTO {keys} (id, subject, wrapped, under, erased_at) VALUES (?, '-', '', '', {now})`, id)
 			if err != nil {
@@ -86,7 +87,10 @@ func (t *Tables) ErasePrivateKeys(ctx context.Context, ids []string) (erased int
 				erased++
 			}
 		}
-		return nil
+		if action == "" {
+			return nil
+		}
+		return t.run.Count(ctx, tx, action, erased)
 	})
 	return erased, err
 }

@@ -66,15 +66,13 @@ func (t *Acts) RewritePayloads(ctx context.Context, b store.RewriteBatch) (resul
 	if len(changes) == 0 {
 		return result, nil
 	}
-	return result, t.operateAgain(ctx, failpoint.Rewrite, b.Action, nil, func(tx *sql.Tx) ([]string, error) {
-		result.Changed = 0
+	return result, t.inBatch(ctx, store.PersonalBatch{Action: b.Action}, change{step: failpoint.Rewrite}, nil, &result, func(tx *sql.Tx) (changed int, err error) {
 		for _, change := range changes {
 			n, err := t.run.Exec(ctx, tx, `?`, change)
-			if err != nil {
-				return nil, err
+			if changed += int(n); err != nil {
+				return changed, err
 			}
-			result.Changed += int(n)
 		}
-		return nil, t.run.Count(ctx, tx, b.Action, result.Changed)
+		return changed, nil
 	})
 }

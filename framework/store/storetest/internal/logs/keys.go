@@ -15,7 +15,7 @@ var keyFacts = []kit.Fact{
 	{"a key exists if its transaction commits", keysInTx},
 	{"the newest living key of a subject is found", newestKey},
 	{"erased keys stay as ids without a key", eraseKeys},
-	{"only roots are wrapped anew", rewrapRoots},
+	{"only roots are wrapped again", rewrapRoots},
 }
 
 func privateKey(id, subject string) store.PrivateKey {
@@ -79,7 +79,7 @@ func newestKey(t *testing.T, o *kit.Outbox) {
 func eraseKeys(t *testing.T, o *kit.Outbox) {
 	addKeys(t, o, privateKey("a", "ada"), privateKey("b", "ada"), privateKey("c", "ben"), privateKey("r", ""))
 	for _, want := range []int{3, 0} { // "gone" is not in this database, as after a restore
-		n, err := o.ErasePrivateKeys(t.Context(), []string{"a", "b", "gone", "r"})
+		n, err := o.ErasePrivateKeys(t.Context(), "", []string{"a", "b", "gone", "r"})
 		require.NoError(t, err)
 		require.Equal(t, want, n)
 	}
@@ -94,7 +94,7 @@ func eraseKeys(t *testing.T, o *kit.Outbox) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = o.ErasePrivateKeys(ended, []string{"c"})
+	_, err = o.ErasePrivateKeys(ended, "", []string{"c"})
 	require.Error(t, err)
 	_, found, err = o.PrivateKeyOf(t.Context(), nil, []string{"ben"})
 	require.NoError(t, err)
