@@ -10,11 +10,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/inbox"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/webhooks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
@@ -229,6 +231,49 @@ func (c *exampleCustomer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	verified, err := webhook.Receiver{Secrets: secrets}.Verify(http.HandlerFunc(accept))
 	check(err)
 	verified.ServeHTTP(w, r)
+}
+
+type CustomerJoined struct{ Customer, Email string }
+
+// The email is encrypted in the database, and decrypted for the handler, until the customer is erased.
+func ExamplePrivate() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	db, end := exampleDB()
+	defer end()
+	check(os.Setenv("WAYBILL_MASTER_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
+
+	master, err := privacy.LocalKeys(os.Getenv("WAYBILL_MASTER_KEY")) // made by: openssl rand -base64 32
+	check(err)
+	o := waybill.SQLite(db, waybill.SQLiteConfig{})
+	o.Privacy = privacy.Config{Master: master}
+	waybill.Register[CustomerJoined](o, "customer.joined",
+		waybill.Private(func(n CustomerJoined) string { return n.Customer }, "Email"))
+	waybill.Handle(o, "mail", func(ctx context.Context, n CustomerJoined) error {
+		defer stop() // one mail is enough here
+		return send(ctx, "welcome, "+n.Email)
+	})
+	check(o.Migrate(ctx))
+
+	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return o.Publish(ctx, tx, CustomerJoined{Customer: "c-17", Email: "ada@example.com"})
+	}))
+	check(o.Run(ctx))
+
+	ctx = context.Background()
+	var payload string
+	check(db.QueryRowContext(ctx, `SELECT payload FROM outbox`).Scan(&payload))
+	fmt.Println(payload[:strings.Index(payload, ":1:")+3] + "…")
+
+	plan, err := o.Admin("ada").Erase(ctx, o.Keyring(), "c-17")
+	check(err)
+	_, err = plan.Run(ctx, nil)
+	check(err)
+	fmt.Println("erased keys:", plan.Keys)
+	// Output:
+	// welcome, ada@example.com
+	// {"Customer":"c-17","Email":"waybill:1:…
+	// erased keys: 1
 }
 
 // exampleDB is a database with a table of the application.

@@ -95,7 +95,7 @@ type (
 // Declare all of them first, from one goroutine. After Open it is safe for concurrent use.
 type Outbox struct {
 	// Config configures the forwarder: lanes, retention, observer and so on. Open fills in
-	// Store, Types, Sinks and Routes from the declarations. The publisher uses its
+	// Store, Types, Privacy, Sinks and Routes from the declarations. The publisher uses its
 	// TracerProvider too, unless Publishing sets one. Set Config before Open.
 	Config Config
 	// Privacy encrypts private values of types with [Private], and decrypts them for the sinks that get

@@ -114,7 +114,7 @@ var layers = []layer{
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/internal/failpoint", "framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/internal/zones", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/admin", []string{"framework/privacy", "framework/notification", "framework/store", "framework/route", "framework/settings", "registry"}},
-	{"framework/waybilltest", []string{"framework/admin", "framework/contract", "framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
+	{"framework/waybilltest", []string{"framework/privacy", "framework/admin", "framework/contract", "framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/webhooks", []string{"framework/privacy", "framework/event", "framework/notification", "framework/store", "framework/settings", "framework/route", "framework/outbox", "framework/forwarder", "framework/admin", "registry", "serializer", "sinks", "sinks/*"}},
 	{"framework/alerts", []string{"framework/internal/failpoint", "framework/internal/pace", "framework/tracing", "framework/notification", "framework/store", "framework/settings", "framework/outbox", "framework/forwarder", "framework/admin", "registry"}},

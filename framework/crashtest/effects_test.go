@@ -183,7 +183,8 @@ func (s *stage) answersThatAreLost(c *actor) (end func()) {
 		return func() {}
 	}
 	var files []string
-	for _, step := range []failpoint.Step{failpoint.Transaction, failpoint.Hook, failpoint.Checkpoint, failpoint.Tick, failpoint.Schedule} {
+	for _, step := range []failpoint.Step{failpoint.Transaction, failpoint.Hook, failpoint.Checkpoint, failpoint.Tick, failpoint.Schedule,
+		failpoint.Keys, failpoint.Erase, failpoint.Rewrite, failpoint.CutTexts, failpoint.BeginAction, failpoint.EndAction} {
 		file := filepath.Join(c.folder, []string{"before ", "after "}[rand.IntN(2)]+string(step))
 		require.NoError(s.t, os.WriteFile(file, []byte("error"), 0o600))
 		files = append(files, file)

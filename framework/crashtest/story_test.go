@@ -44,6 +44,7 @@ type story struct {
 	URL     string   `json:"url"` // of the consumer's webhooks
 	Brokers []string `json:"brokers"`
 	Topic   string   `json:"topic"`
+	Folder  string   `json:"folder"` // of what it writes
 }
 
 // The tables of the programs. They have no unique columns, so that repeated effects are visible.
@@ -108,6 +109,10 @@ func (s *story) play(ctx context.Context) error {
 		return s.consumer(ctx, o, db)
 	case "customers":
 		return s.customers(ctx, o)
+	case "persons":
+		return s.persons(ctx, o)
+	case "eraser":
+		return s.eraser(ctx, o, db)
 	}
 	return fmt.Errorf("unknown program %q", s.Program)
 }

@@ -48,7 +48,9 @@ func (c *cache[V]) turn() {
 	switch age := time.Since(c.since); {
 	case c.new == nil || age >= c.lifetime:
 		c.new, c.old, c.since = make(map[string]V), nil, time.Now()
-	case age >= c.lifetime/2 || len(c.new) >= maxCached:
+	case age >= c.lifetime/2: // not from now on: the older one ends with its lifetime
+		c.new, c.old, c.since = make(map[string]V), c.new, c.since.Add(c.lifetime/2)
+	case len(c.new) >= maxCached:
 		c.new, c.old, c.since = make(map[string]V), c.new, time.Now()
 	}
 }

@@ -204,6 +204,25 @@ func TestTheMasterKeyIsRotatedWithoutTouchingAnythingElse(t *testing.T) {
 	require.ErrorIs(t, err, privacy.ErrMaster)
 }
 
+func TestAnOutboxGoesOnAfterItsMasterKeyWasLost(t *testing.T) {
+	t.Parallel()
+	db, s := open(t)
+	k := keyring(t, s, privacy.Config{Master: local(t, masterKey(0))})
+	tx := begin(t, db)
+	e := sealed(t, k, tx, "ada", `{"a":"x","b":1}`)
+	require.NoError(t, tx.Commit())
+
+	erase(t, s, k, "ada") // by the ids of all keys, as docs/privacy.md says
+	_, err := db.ExecContext(t.Context(), `DELETE FROM outbox_keys WHERE subject = ''`)
+	require.NoError(t, err)
+	again := keyring(t, s, privacy.Config{Master: local(t, masterKey(1))})
+	requireRevealed(t, again, `{"b":1}`, e)
+	tx = begin(t, db)
+	e = sealed(t, again, tx, "ada", `{"a":"y"}`)
+	require.NoError(t, tx.Commit())
+	requireRevealed(t, again, `{"a":"y"}`, e)
+}
+
 func TestProcessesThatStartTogetherReadEachOther(t *testing.T) {
 	t.Parallel()
 	db, s := open(t)

@@ -45,7 +45,10 @@ func TestValuesBelongToTheirNotification(t *testing.T) {
 		"type":     func(e *notification.Envelope) { e.Type = "other" },
 		"version":  func(e *notification.Envelope) { e.Version = 1 },
 		"id":       func(e *notification.Envelope) { e.ID = "id-2" },
-		"a byte":   func(e *notification.Envelope) { e.Payload[len(e.Payload)-5] ^= 1 },
+		"a byte": func(e *notification.Envelope) {
+			at := &e.Payload[len(e.Payload)-5]
+			*at = map[bool]byte{true: 'B', false: 'A'}[*at == 'A'] // still base64
+		},
 		"no bytes": func(e *notification.Envelope) { e.Payload = append(e.Payload[:len(e.Payload)-8], `"}`...) },
 	} {
 		e := sealedWith(t, fixedKey, `{"a":"secret"}`, "/a")
@@ -53,6 +56,20 @@ func TestValuesBelongToTheirNotification(t *testing.T) {
 		require.ErrorIs(t, view(e, sinks.PrivateReveal, false, keys).Err, ErrUnreadable, name)
 	}
 	require.ErrorIs(t, view(sealedWith(t, fixedKey, `{"a":1}`, "/a"), sinks.PrivateReveal, false, nil).Err, ErrMissing)
+}
+
+func TestATextLikeATokenIsNoPrivateValue(t *testing.T) {
+	t.Parallel()
+	const typed = `"waybill:1:bbbbbbbbbbbbbbbb:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"`
+	_, found := nextToken([]byte(typed), 0)
+	require.True(t, found)
+	for show, want := range map[sinks.Private]string{
+		sinks.PrivateReveal: `{"name":` + typed + `,"a":1}`, sinks.PrivateDrop: `{"name":` + typed + `}`, sinks.PrivateMask: `{"name":` + typed + `,"a":"***"}`,
+	} {
+		v := view(sealedWith(t, fixedKey, `{"name":`+typed+`,"a":1}`, "/a"), show, false, map[string]*known{fixedKey.id: fixedKey})
+		require.NoError(t, v.Err, show)
+		require.Equal(t, want, string(v.Envelope.Payload), show)
+	}
 }
 
 func TestWhatASinkGetsOfPrivateValues(t *testing.T) {

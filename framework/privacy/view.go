@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"slices"
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -81,10 +82,15 @@ func view(published *notification.Envelope, show sinks.Private, refuseErased boo
 	delete(e.Metadata, notification.MetadataPrivateKeys)
 	whole, original := wholeOf(published)
 	opened, bound := false, boundTo(published)
+	its := strings.Fields(published.Metadata.Get(notification.MetadataPrivateKeys))
 	for at := 0; ; {
 		t, found := nextToken(e.Payload, at)
 		if !found {
 			break
+		}
+		if !slices.Contains(its, t.id) { // a text that someone has written like a token
+			at = t.end
+			continue
 		}
 		replacement := []byte(mask)
 		switch key := keys[t.id]; {

@@ -14,6 +14,7 @@ package waybilltest
 import (
 	"context"
 	"database/sql"
+	"encoding/base64"
 	"path/filepath"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
@@ -35,6 +37,9 @@ type Outbox struct {
 	DB        *sql.DB
 	Store     *sqlite.Store
 	Publisher *outbox.Publisher
+	// Privacy decrypts private values for RequirePublished and Published. New sets it, with a master key for
+	// tests; set it as forwarder.Config.Privacy of a Drain. After Of, set that of the program.
+	Privacy privacy.Config
 
 	t         testing.TB
 	log       store.Log
@@ -58,10 +63,16 @@ func New(t testing.TB, types *registry.Registry) *Outbox {
 	require.NoError(t, err)
 	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
 	require.NoError(t, err)
-	p, err := outbox.New(types, s, outbox.Config{})
+	master, err := privacy.LocalKeys(base64.StdEncoding.EncodeToString([]byte("the master key of all tests, ...")))
+	require.NoError(t, err)
+	private := privacy.Config{Master: master}
+	keys, err := privacy.New(s, private)
+	require.NoError(t, err)
+	require.NoError(t, keys.Prepare(t.Context()))
+	p, err := outbox.New(types, s, outbox.Config{Privacy: keys})
 	require.NoError(t, err)
 	o := Of(t, s, types)
-	o.DB, o.Store, o.Publisher = db, s, p
+	o.DB, o.Store, o.Publisher, o.Privacy = db, s, p, private
 	return o
 }
 
@@ -105,6 +116,21 @@ func (o *Outbox) Envelopes() []notification.Envelope {
 	}
 }
 
+// revealed returns an envelope with its private values decrypted.
+func (o *Outbox) revealed(e notification.Envelope) *notification.Envelope {
+	o.t.Helper()
+	if e.Metadata.Get(notification.MetadataPrivateKeys) == "" {
+		return &e
+	}
+	in, keeps := o.log.(store.PrivateKeys)
+	require.True(o.t, keeps, "the log keeps no keys of private values")
+	keys, err := privacy.New(in, o.Privacy)
+	require.NoError(o.t, err)
+	v := keys.Views(o.t.Context(), []*notification.Envelope{&e}, sinks.PrivateReveal, false)[0]
+	require.NoError(o.t, v.Err)
+	return v.Envelope
+}
+
 // RequirePublished fails the test unless exactly these notifications were published since
 // Forget, in this order. It compares them as they are decoded from the log.
 func (o *Outbox) RequirePublished(want ...any) {
@@ -113,7 +139,7 @@ func (o *Outbox) RequirePublished(want ...any) {
 	got := make([]any, len(envelopes))
 	for i := range envelopes {
 		var err error
-		got[i], err = o.types.Decode(&envelopes[i])
+		got[i], err = o.types.Decode(o.revealed(envelopes[i]))
 		require.NoError(o.t, err)
 	}
 	if len(want) == 0 {
@@ -138,7 +164,7 @@ func Published[T any](o *Outbox) []T {
 		if e.Type != name {
 			continue
 		}
-		n, err := registry.Decode[T](o.types, &e)
+		n, err := registry.Decode[T](o.types, o.revealed(e))
 		require.NoError(o.t, err)
 		found = append(found, n)
 	}

@@ -186,3 +186,18 @@ func TestGoldenFilesKeepOldPayloadsReadable(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "notes.golden"), nil, 0o600))
 	require.Contains(t, run(types, placed{"o-1"}, paid{"o-1", 700})[0], "notes.golden: the name is not a type and a version")
 }
+
+func TestPrivateValuesAreComparedDecrypted(t *testing.T) {
+	t.Parallel()
+	type visitor struct{ Person, Email string }
+	types := registry.New()
+	require.NoError(t, registry.Register[visitor](types, "visitor", registry.Private(func(v visitor) string { return v.Person }, "Email")))
+	o := waybilltest.New(t, types)
+	ada := visitor{"ada", "ada@example.com"}
+	require.NoError(t, o.Publisher.RunInTx(t.Context(), o.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
+		return o.Publisher.Publish(ctx, tx, ada)
+	}))
+	require.NotContains(t, string(o.Envelopes()[0].Payload), "example")
+	o.RequirePublished(ada)
+	require.Equal(t, []visitor{ada}, waybilltest.Published[visitor](o))
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
@@ -65,6 +66,11 @@ func Duties(t *testing.T, d Dialect, connect func(t *testing.T, duty string) *sq
 	counts, err := operator.EndpointCounts(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, []store.EndpointCount{{Tenant: "a", All: 2, Disabled: 1, Failing: 1, Troubled: 1}}, counts)
+	operator.BeginAction(t, "rewrite")
+	rewritten, err := operator.RewritePayloads(t.Context(), store.RewriteBatch{Action: "rewrite", Types: []string{"_delivery"},
+		Change: func(*notification.Envelope) ([]byte, bool) { return []byte(`null`), true }})
+	require.NoError(t, err)
+	require.Equal(t, 1, rewritten.Changed)
 	operator.BeginAction(t, "purge")
 	for _, do := range []func(context.Context, store.PersonalBatch) (store.PersonalResult, error){operator.CutPersonal, operator.PurgePersonal} {
 		f := store.PersonalFilter{Keys: []string{"1"}, IDs: []string{"n"}, PrivateKeys: []string{"p"}}

@@ -28,6 +28,10 @@ var personalFacts = []kit.Fact{
 	{"a purge that was cancelled changes nothing", purgeCancelled},
 	{"a cut removes the texts of sinks, and no row", cutTexts},
 	{"a reader beside a purge misses and repeats nothing of others", purgedBesideReader},
+	{"a rewrite replaces payloads of its types once, in the log and of parked deliveries, and nothing else", rewritten},
+	{"a rewrite leaves alone what was published after it began", rewrittenUpToTheEnd},
+	{"a rewrite that was cancelled changes nothing", rewriteCancelled},
+	{"a reader beside a rewrite misses and repeats nothing", rewrittenBesideReader},
 }
 
 // personalTables are the tables in which a person can be named, with the order of their rows.
