@@ -47,7 +47,7 @@ func TestAPersonIsErasedWithTwoForms(t *testing.T) {
 	b.sees("What the outbox has of customer-42", "log", "12")
 	b.shoot("privacy-found")
 	var address string
-	b.do(chromedp.Click(`button.danger`, chromedp.ByQuery), chromedp.WaitVisible(`main dl`, chromedp.ByQuery), chromedp.Location(&address))
+	b.do(chromedp.Click(`button.danger`, chromedp.ByQuery), chromedp.WaitVisible(`main dd.mono`, chromedp.ByQuery), chromedp.Location(&address))
 	require.Contains(t, address, "/actions/")
 	s.eventually(t, 1, `SELECT count(*) FROM outbox_actions WHERE ended_at IS NOT NULL AND filter = '{"keys":1}'`)
 	s.eventually(t, 1, `SELECT count(*) FROM outbox_keys WHERE wrapped = ''`)

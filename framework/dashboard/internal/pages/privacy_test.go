@@ -183,3 +183,30 @@ func TestMistakesOfTheFormsOfPrivacyAreExplained(t *testing.T) {
 		require.Contains(t, page, c.text)
 	}
 }
+
+func TestAFailureToFindAPersonIsLoggedWithoutThem(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		p := newPages(t, &target.Target{Store: o.store, Privacy: mastered(t, 'a')})
+		var log bytes.Buffer
+		p.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		require.NoError(t, o.db.Close())
+		status, page := p.ask(t, access.Operator, http.MethodPost, "/privacy", url.Values{"subject": {lovelace}})
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.NotContains(t, page, "lovelace")
+		require.Contains(t, log.String(), "did not reach the database")
+		require.NotContains(t, log.String(), "lovelace")
+	})
+}
+
+func TestANameOfAPersonIsShownAsText(t *testing.T) {
+	t.Parallel()
+	p := newPages(t, &target.Target{Store: databases["sqlite"](t).store, Privacy: mastered(t, 'a')})
+	for _, name := range hostile {
+		status, page := p.ask(t, access.Operator, http.MethodPost, "/privacy", url.Values{"subject": {name}})
+		require.Equal(t, http.StatusOK, status)
+		for _, raw := range []string{"<script>alert", "<img", `href="javascript:`} {
+			require.NotContains(t, page, raw)
+		}
+	}
+}
