@@ -1,4 +1,4 @@
-package redact
+package redact_test
 
 import (
 	"encoding/base64"
@@ -15,29 +15,30 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestCredentialsAreRemovedFromTexts(t *testing.T) {
 	t.Parallel()
-	c := New("short", "hunter2", "hunter2-and-more")
+	c := redact.New("short", "hunter2", "hunter2-and-more")
 	require.Equal(t, "a *** b *** short", c.Text("a hunter2-and-more b hunter2 short"))
 	c = c.WithShort("kite", "hat").With("orange", "plum")
 	require.Equal(t, "*** *** *** hat plum", c.Text("hunter2 kite orange hat plum"))
 	require.Equal(t, "***", c.With("another").Text("another"))
 	require.Equal(t, "a ", c.TrimCut("a hunte"))
-	require.Equal(t, "hunter2", Credentials{}.Text("hunter2"))
+	require.Equal(t, "hunter2", redact.Credentials{}.Text("hunter2"))
 }
 
 func TestAnErrorKeepsWhatItWraps(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("hunter2 is wrong")
-	err := New("hunter2").Error(sinks.Permanent(cause))
+	err := redact.New("hunter2").Error(sinks.Permanent(cause))
 	require.EqualError(t, err, "permanent: *** is wrong")
 	require.ErrorIs(t, err, cause)
 	require.Equal(t, sinks.ClassPermanent, sinktest.Class(err))
-	require.NoError(t, New("hunter2").Error(nil))
-	require.Same(t, cause, New("another").Error(cause))
+	require.NoError(t, redact.New("hunter2").Error(nil))
+	require.Same(t, cause, redact.New("another").Error(cause))
 }
 
 // Servers repeat what they got in the format of their answers.
@@ -65,7 +66,7 @@ func TestEscapedAndEncodedCredentialsAreRemoved(t *testing.T) {
 		"base64 in JSON":       strings.ReplaceAll(base64.StdEncoding.EncodeToString([]byte(credential)), "/", `\/`),
 		"hex":                  hex.EncodeToString([]byte(credential)),
 	} {
-		got := New(credential, "=+/=+/").Text("before " + spelled + " after")
+		got := redact.New(credential, "=+/=+/").Text("before " + spelled + " after")
 		require.Contains(t, got, "before ", name)
 		require.Contains(t, got, " after", name)
 		require.Contains(t, got, "***", name)
@@ -81,14 +82,14 @@ func TestWhatOnlyLooksLikeAnEntityHidesNoCredential(t *testing.T) {
 		"ab&lting;cd": "ab&lting;c&#100;",
 		"ab&cd;ef":    "ab&cd&semi;ef",
 	} {
-		require.Equal(t, "a=*** b", New(credential).Text("a="+spelled+" b"), credential)
+		require.Equal(t, "a=*** b", redact.New(credential).Text("a="+spelled+" b"), credential)
 	}
 }
 
 func TestTextsWithoutCredentialsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "100% of &amp; and \\u00zz \\", `{"a": "\u0041\\"}`, "%", "&", "\\", "%4", "&#;", "\xff\xfe"} {
-		require.Equal(t, text, New("hunter2").Text(text))
+		require.Equal(t, text, redact.New("hunter2").Text(text))
 	}
 }
 
@@ -105,6 +106,6 @@ func TestACredentialIsFoundInAnyEscapes(t *testing.T) {
 			}).Draw(t, "spelled"))
 		}
 		around := rapid.StringMatching(`[0-9\\%&;]{0,4}`)
-		require.Contains(t, New(credential).Text("|"+spelled.String()+"|"+around.Draw(t, "after")), "***")
+		require.Contains(t, redact.New(credential).Text("|"+spelled.String()+"|"+around.Draw(t, "after")), "***")
 	})
 }
