@@ -154,7 +154,13 @@ var (
 
 // stepsTo returns the steps from values of t to a field, as encoding/json writes them.
 func stepsTo(t reflect.Type, field string) (steps Pointer, of reflect.Type, err error) {
-	for t.Kind() != reflect.Struct {
+	for {
+		if p := reflect.PointerTo(t); t.Kind() != reflect.Pointer && (p.Implements(jsonMarshaler) || p.Implements(textMarshaler)) {
+			return nil, nil, fmt.Errorf("%s writes its JSON itself: write a JSON pointer, such as /email", t)
+		}
+		if t.Kind() == reflect.Struct {
+			break
+		}
 		switch t.Kind() {
 		case reflect.Slice, reflect.Array, reflect.Map:
 			steps = append(steps, Any)
@@ -163,9 +169,6 @@ func stepsTo(t reflect.Type, field string) (steps Pointer, of reflect.Type, err 
 			return nil, nil, fmt.Errorf("%s has no fields", t)
 		}
 		t = t.Elem()
-	}
-	if p := reflect.PointerTo(t); p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
-		return nil, nil, fmt.Errorf("%s writes its JSON itself: write a JSON pointer, such as /email", t)
 	}
 	f, has := t.FieldByName(field)
 	if !has || !f.IsExported() {

@@ -182,7 +182,8 @@ func (c *erase) act(cmd *cobra.Command, args []string) error {
 	if !c.JSON {
 		showErase(&c.looking, plan)
 	}
-	return c.run(cmd, plan, words{Operation: admin.Operation{Name: "erase", Done: "erased", Danger: true}, one: "key or row", many: "keys and rows",
+	operation, _ := admin.Named(admin.OnDeliveries, "erase")
+	return c.run(cmd, plan, words{Operation: operation, one: "key or row", many: "keys and rows",
 		next: func(store.Action) string { return "run the command again to go on" }}, map[string]any{"keys": plan.Keys, "counts": plan.Counts, "plain": plan.Plain})
 }
 
