@@ -113,7 +113,7 @@ func (s *secretive) erase(person string) {
 	for _, k := range keys {
 		ids = append(ids, k.ID)
 	}
-	_, err = of.ErasePrivateKeys(s.t.Context(), ids)
+	_, err = of.ErasePrivateKeys(s.t.Context(), "", ids)
 	require.NoError(s.t, err)
 }
 

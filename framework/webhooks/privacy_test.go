@@ -71,7 +71,7 @@ func (s *shop) erase(keys *privacy.Keyring) {
 	found, err := of.PrivateKeysOf(s.t.Context(), hashes)
 	require.NoError(s.t, err)
 	for _, k := range found {
-		_, err := of.ErasePrivateKeys(s.t.Context(), []string{k.ID})
+		_, err := of.ErasePrivateKeys(s.t.Context(), "", []string{k.ID})
 		require.NoError(s.t, err)
 	}
 }
