@@ -437,7 +437,9 @@ func TestAForwarderWithoutTheMasterKeyDoesNotRun(t *testing.T) {
 			config.Privacy = c.privacy
 			f, err := forwarder.New(config)
 			require.NoError(t, err, name)
-			err = f.Run(t.Context())
+			ctx, end := context.WithTimeout(t.Context(), time.Minute)
+			err = f.Run(ctx)
+			end()
 			require.ErrorIs(t, err, privacy.ErrMaster, name)
 			require.ErrorContains(t, err, c.names, name)
 		}
