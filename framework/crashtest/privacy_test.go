@@ -50,7 +50,7 @@ var personTables = []string{
 
 const (
 	personCache = 2 * time.Second // longer than a keyring waits before it remembers a key
-	steadies    = 6               // persons of whom all processes publish
+	steadies    = 6               // persons about which all processes publish
 	mostMoved   = 1000            // by one process
 	perEffect   = 4               // requests, which are about as much work as an effect of the other programs
 	mostErased  = 25

@@ -368,15 +368,15 @@ func TestWhatASinkEchoesOfPrivateValuesIsNotStored(t *testing.T) {
 	}
 }
 
-// keyless is a store whose keys cannot be read for a while.
-type keyless struct {
+// lockedKeys is a store whose keys cannot be read for a while.
+type lockedKeys struct {
 	*sqlite.Store
 	gone atomic.Bool
 }
 
 var errKeys = errors.New("the table of keys is locked")
 
-func (s *keyless) PrivateKeysByID(ctx context.Context, ids []string) ([]store.PrivateKey, error) {
+func (s *lockedKeys) PrivateKeysByID(ctx context.Context, ids []string) ([]store.PrivateKey, error) {
 	if s.gone.Load() {
 		return nil, errKeys
 	}
@@ -386,7 +386,7 @@ func (s *keyless) PrivateKeysByID(ctx context.Context, ids []string) ([]store.Pr
 func TestDeliveriesWaitWhileKeysCannotBeRead(t *testing.T) {
 	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s, sink := o.secretive(0), &reader{}
-		keys := &keyless{Store: o.store.(*sqlite.Store)}
+		keys := &lockedKeys{Store: o.store.(*sqlite.Store)}
 		keys.gone.Store(true)
 		f := o.one(forwarder.Sink{Sink: sink, Private: sinks.PrivateReveal, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second, Max: time.Minute}}, s.forwarding, over(keys))
 		s.move("ada", "k", "n1", "n2")

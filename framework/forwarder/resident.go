@@ -32,8 +32,8 @@ type Resident interface {
 	// databases, which their envelopes have as metadata; "" is Config.Store. It queries nothing,
 	// and may be called again. It fails if the store lacks what the sink needs.
 	//
-	// private are the keys of private values, for what the sink publishes with parts of a notification; nil: it
-	// does not get them decrypted.
+	// private are the keys of private values, for what the sink publishes with parts of a notification; nil: there is
+	// no master key.
 	Reside(database string, s Store, private *privacy.Keyring) (Hooks, error)
 }
 
@@ -81,7 +81,7 @@ func (o *outbox) hooks(a *activeSink) Hooks {
 	all := a.Hooks
 	if resident, ok := a.Sink.Sink.(Resident); ok {
 		var private *privacy.Keyring
-		if a.private() == sinks.PrivateReveal {
+		if o.forwarder.config.Privacy.Master != nil {
 			private = o.forwarder.keyringOf(o.name)
 		}
 		if own, err := resident.Reside(o.name, o.given, private); err == nil { // checked before

@@ -239,7 +239,15 @@ func (k *Keyring) byID(ctx context.Context, ids []string) (map[string]*known, er
 			missing = append(missing, id)
 		}
 	}
-	for few := range slices.Chunk(missing, mostKeys) {
+	read, err := k.read(ctx, missing)
+	maps.Copy(found, read)
+	return found, err
+}
+
+// read returns keys as the database has them now, and remembers them.
+func (k *Keyring) read(ctx context.Context, ids []string) (map[string]*known, error) {
+	found := make(map[string]*known, len(ids))
+	for few := range slices.Chunk(ids, mostKeys) {
 		stored, err := k.store.PrivateKeysByID(ctx, few)
 		if err != nil {
 			return nil, err
@@ -444,7 +452,7 @@ func (k *Keyring) lookForProofs() {
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), proofTime)
 	defer cancel()
-	found, err := k.byID(ctx, slices.Collect(maps.Keys(unproven)))
+	found, err := k.read(ctx, slices.Collect(maps.Keys(unproven)))
 	if err != nil {
 		return // they are read again when they are needed
 	}

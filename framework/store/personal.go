@@ -80,8 +80,8 @@ type RewriteBatch struct {
 	Action string
 	// Types are those of the rows; there is at least one.
 	Types []string
-	// Change returns the new payload of a row, of which it gets the offset, the id, the type and the payload; ok is
-	// false if it stays.
+	// Change gets the offset, the id, the type and the payload of a row, and returns its new payload; ok is false
+	// if it stays.
 	Change func(e *notification.Envelope) (payload []byte, ok bool)
 	After  PersonalPlace
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
 )
 
-// rewrite removes zoe from payloads as a new action, and returns how many it has changed, in how many batches. between
+// rewrite removes a name from payloads as a new action, and returns how many it has changed, in how many batches. between
 // is called after each batch.
 func rewrite(t *testing.T, o *kit.Outbox, action string, between func(), types ...string) (changed, batches int) {
 	t.Helper()
