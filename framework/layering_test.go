@@ -46,7 +46,7 @@ func engineImports(own ...string) []string {
 
 var layers = []layer{
 	{"framework/notification", nil},
-		{"framework/internal/pace", nil},
+	{"framework/internal/pace", nil},
 	{"framework/internal/duration", nil},
 	{"framework/internal/zones", nil},
 	{"framework/internal/failpoint", nil},

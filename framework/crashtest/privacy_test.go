@@ -360,29 +360,35 @@ func (d database) dump(t *testing.T) map[string]string {
 	}
 	all := make(map[string]string)
 	for table := range d.texts(t, query) {
-		rows, err := d.QueryContext(t.Context(), `SELECT * FROM `+table)
-		require.NoError(t, err)
-		columns, err := rows.Columns()
-		require.NoError(t, err)
-		var b strings.Builder
-		for rows.Next() {
-			values, dest := make([]any, len(columns)), make([]any, len(columns))
-			for i := range values {
-				dest[i] = &values[i]
-			}
-			require.NoError(t, rows.Scan(dest...))
-			for _, v := range values {
-				if raw, isBytes := v.([]byte); isBytes {
-					v = string(raw)
-				}
-				fmt.Fprintln(&b, v)
-			}
-		}
-		require.NoError(t, rows.Err())
-		require.NoError(t, rows.Close())
-		all[table] = b.String()
+		all[table] = d.content(t, table)
 	}
 	return all
+}
+
+// content returns all columns of all rows of a table.
+func (d database) content(t *testing.T, table string) string {
+	t.Helper()
+	rows, err := d.QueryContext(t.Context(), `SELECT * FROM `+table)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	var b strings.Builder
+	for rows.Next() {
+		values, dest := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			dest[i] = &values[i]
+		}
+		require.NoError(t, rows.Scan(dest...))
+		for _, v := range values {
+			if raw, isBytes := v.([]byte); isBytes {
+				v = string(raw)
+			}
+			fmt.Fprintln(&b, v)
+		}
+	}
+	require.NoError(t, rows.Err())
+	return b.String()
 }
 
 // requireSecret requires that no table has a private value, besides what was inserted with SQL and is not erased, and

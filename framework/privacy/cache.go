@@ -37,12 +37,6 @@ func (c *cache[V]) put(name string, v V) {
 	}
 }
 
-func (c *cache[V]) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.new, c.old = nil, nil
-}
-
 // turn begins a new generation after half of the lifetime, so that no value is older than it.
 func (c *cache[V]) turn() {
 	switch age := time.Since(c.since); {

@@ -106,21 +106,15 @@ func isEscaped(text []byte, i int) bool {
 func IsKeyID(text string) bool { return len(text) == idLength && isID([]byte(text)) }
 
 func isID(text []byte) bool {
-	for _, b := range text {
-		if !(b >= 'a' && b <= 'z' || b >= '2' && b <= '7') {
-			return false
-		}
-	}
-	return true
+	return isOf(text, "abcdefghijklmnopqrstuvwxyz234567")
 }
 
 func isBase64(text []byte) bool {
-	for _, b := range text {
-		if !(b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '_') {
-			return false
-		}
-	}
-	return len(text)*3/4 >= overhead
+	return isOf(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") && len(text)*3/4 >= overhead
+}
+
+func isOf(text []byte, alphabet string) bool {
+	return len(bytes.Trim(text, alphabet)) == 0
 }
 
 // open returns the value of a token.
