@@ -229,6 +229,7 @@ GRANT SELECT ("offset", id, type, key, deliver_at) ON TABLE "billing"."order" TO
 GRANT SELECT ("offset", id, type, key, state, due_at) ON TABLE "billing"."order_parked" TO "shop";
 GRANT SELECT, INSERT ("offset", id) ON TABLE "billing"."order_cancelled" TO "shop";
 GRANT SELECT, INSERT (type, key, until), UPDATE (until) ON TABLE "billing"."order_unique" TO "shop";
+GRANT SELECT, INSERT (id, subject, wrapped, under) ON TABLE "billing"."order_keys" TO "shop";
 GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE "billing"."order_endpoints" TO "shop";
 GRANT SELECT ON TABLE "billing"."order_attempts" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_publish" TO "shop";

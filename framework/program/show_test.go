@@ -80,6 +80,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    erased: drop
     trace: pass
   lines:
     kind: jsonlines
@@ -105,6 +106,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    erased: drop
     trace: pass
   program:
     kind: process
@@ -128,6 +130,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    erased: drop
     trace: pass
 routes:
   '*': [events, lines, program]

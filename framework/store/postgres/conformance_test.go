@@ -104,7 +104,7 @@ func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.D
 				((hashtextextended(CASE WHEN key = '' THEN id ELSE key END, 0) & 1023)::smallint) STORED`,
 			`DROP DOMAIN outbox_name, outbox_key, outbox_version, outbox_time, outbox_metadata`,
 			`ALTER TABLE outbox_cursors DROP COLUMN types, DROP COLUMN types_wanted, DROP COLUMN types_before`,
-			`ALTER TABLE outbox_forwarders DROP COLUMN presence`, `DROP TABLE outbox_endpoints, outbox_attempts, outbox_collections`,
+			`ALTER TABLE outbox_forwarders DROP COLUMN presence`, `DROP TABLE outbox_endpoints, outbox_attempts, outbox_collections, outbox_keys`,
 			`ALTER TABLE outbox_parked DROP COLUMN collect_group, DROP COLUMN collection, DROP COLUMN attempts`, `DELETE FROM outbox_migrations WHERE version_id > 1`,
 		},
 		OldTimes: []string{"294276-12-31 23:59:59.999999+00", "10000-01-01 00:00:00+00", "4713-01-01 00:00:00+00 BC", "0001-12-31 23:59:59+00 BC"},

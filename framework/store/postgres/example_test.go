@@ -50,7 +50,7 @@ func Example() {
 	}
 	check(rows.Err())
 	// Output:
-	// [00001_outbox.sql 00002_values.sql 00003_routes.sql 00004_domains.sql 00005_presence.sql 00006_endpoints.sql 00007_collections.sql 00008_attempts.sql]
+	// [00001_outbox.sql 00002_values.sql 00003_routes.sql 00004_domains.sql 00005_presence.sql 00006_endpoints.sql 00007_collections.sql 00008_attempts.sql 00009_keys.sql]
 	// order.placed {"Order":17}
 	// order.paid {"cents":4200}
 }

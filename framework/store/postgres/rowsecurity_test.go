@@ -254,6 +254,12 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"Attempts":     func() error { _, err := s.Attempts(ctx, store.AttemptQuery{Tenant: "a"}); return err },
 			"AttemptHours": func() error { _, err := s.AttemptHours(ctx, "a", "e", time.Time{}); return err },
 		},
+		"outbox_keys": {
+			"PrivateKeyOf":      func() error { _, _, err := s.PrivateKeyOf(ctx, nil, []string{"a"}); return err },
+			"PrivateKeysByID":   func() error { _, err := s.PrivateKeysByID(ctx, []string{"a"}); return err },
+			"PrivateKeysOf":     func() error { _, err := s.PrivateKeysOf(ctx, []string{""}); return err },
+			"ErasedPrivateKeys": func() error { _, err := s.ErasedPrivateKeys(ctx); return err },
+		},
 		"outbox_forwarders": {
 			"Membership": func() error { _, err := s.Membership(ctx); return err },
 		},

@@ -62,7 +62,7 @@ func Example() {
 	}
 	fmt.Println(target.Last())
 	// Output:
-	// [00001_outbox.sql 00002_values.sql 00003_routes.sql 00004_cheaper.sql 00005_endpoints.sql 00006_collections.sql 00007_attempts.sql]
+	// [00001_outbox.sql 00002_values.sql 00003_routes.sql 00004_cheaper.sql 00005_endpoints.sql 00006_collections.sql 00007_attempts.sql 00008_keys.sql]
 	// 1
 }
 
@@ -143,7 +143,7 @@ func TestThePrefixNamesAllTables(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotMigrated)
 	applied, err := sqlite.Migrate(t.Context(), db, sqlite.Config{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"00001_outbox.sql", "00002_values.sql", "00003_routes.sql", "00004_cheaper.sql", "00005_endpoints.sql", "00006_collections.sql", "00007_attempts.sql"}, applied)
+	require.Equal(t, []string{"00001_outbox.sql", "00002_values.sql", "00003_routes.sql", "00004_cheaper.sql", "00005_endpoints.sql", "00006_collections.sql", "00007_attempts.sql", "00008_keys.sql"}, applied)
 
 	for _, prefix := range []string{"Shop", "a b", "main.outbox", "a;--", strings.Repeat("a", 41)} {
 		bad := sqlite.Config{Prefix: prefix}

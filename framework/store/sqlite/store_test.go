@@ -42,7 +42,7 @@ func dialect(newDB func(*testing.T) *sql.DB) storetest.Dialect {
 		OldChecks: []string{
 			`DROP TRIGGER outbox_values`, `ALTER TABLE outbox_cursors DROP COLUMN types`, `ALTER TABLE outbox_cursors DROP COLUMN types_wanted`,
 			`ALTER TABLE outbox_cursors DROP COLUMN types_before`, `DROP TABLE outbox_endpoints`, `DROP TABLE outbox_attempts`,
-			`DROP TABLE outbox_collections`, `DROP INDEX outbox_parked_group`, `ALTER TABLE outbox_parked DROP COLUMN collect_group`,
+			`DROP TABLE outbox_collections`, `DROP TABLE outbox_keys`, `DROP INDEX outbox_parked_group`, `ALTER TABLE outbox_parked DROP COLUMN collect_group`,
 			`ALTER TABLE outbox_parked DROP COLUMN collection`, `DELETE FROM outbox_migrations WHERE version_id > 1`,
 		},
 		OldTimes: []string{"0000-01-01 00:00:00+14:00", "0000-06-15T12:00:00Z"},

@@ -21,7 +21,7 @@ import (
 const removeTimeout = 30 * time.Second
 
 // suffixes of the tables that the migrations create, each before those to which it refers.
-var suffixes = []string{"_actions", "_collections", "_attempts", "_endpoints", "_inbox", "_cancelled", "_unique", "_schedules", "_receipts", "_parked", "_cursors", "_forwarders", "", "_migrations"}
+var suffixes = []string{"_actions", "_keys", "_collections", "_attempts", "_endpoints", "_inbox", "_cancelled", "_unique", "_schedules", "_receipts", "_parked", "_cursors", "_forwarders", "", "_migrations"}
 
 // Outbox is a temporary outbox.
 type Outbox struct {
