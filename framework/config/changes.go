@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/privacy"
 	"github.com/waybill-go/waybill/framework/settings"
 )
 
@@ -116,6 +117,6 @@ func (s Sink) compared() Sink {
 // rest returns the configuration without sinks, routes, schedules, databases and observe.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader, rest.contracts = nil, nil, nil, nil, settings.Observe{}, Options{}, Source{}, nil, nil
+	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.private, rest.options, rest.source, rest.loader, rest.contracts = nil, nil, nil, nil, settings.Observe{}, privacy.Config{}, Options{}, Source{}, nil, nil
 	return rest
 }

@@ -1,6 +1,7 @@
 package privacy
 
 import (
+	"cmp"
 	"context"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -46,8 +48,9 @@ type Keyring struct {
 	ids      cache[*known] // by the id of a key
 	subjects cache[*known] // by Subject; only keys of committed transactions
 
-	loading sync.Mutex
-	roots   []*root // those that could be unwrapped, the oldest first
+	loading sync.Mutex              // held while roots are read, which asks the master key
+	lost    error                   // why others could not be, when they were read last
+	known   atomic.Pointer[[]*root] // the roots that could be unwrapped, the oldest first
 
 	mu       sync.Mutex
 	proving  bool
@@ -96,26 +99,27 @@ func (k *Keyring) Prepare(ctx context.Context) error {
 	return err
 }
 
-// Check asks the master key to unwrap the root keys, if there are any. It fails with ErrMaster, or with an error of
-// the store or the master key that may be over later.
+// Check asks the master key to unwrap the root keys, if there are any, of which each must be usable. It fails with
+// ErrMaster, or with an error of the store or the master key that may be over later.
 func (k *Keyring) Check(ctx context.Context) error {
 	k.loading.Lock()
 	defer k.loading.Unlock()
-	return k.load(ctx)
+	return cmp.Or(k.load(ctx), k.lost)
 }
 
 // usable returns the roots that can be unwrapped, at least one. It creates one only if there is none at all.
 func (k *Keyring) usable(ctx context.Context, create bool) ([]*root, error) {
+	if roots := k.roots(); len(roots) > 0 {
+		return roots, nil
+	}
 	k.loading.Lock()
 	defer k.loading.Unlock()
-	if len(k.roots) > 0 {
-		return k.roots, nil
+	err := k.load(ctx)
+	if roots := k.roots(); err != nil || len(roots) > 0 {
+		return roots, err
 	}
-	if err := k.load(ctx); err != nil || len(k.roots) > 0 || !create {
-		if err == nil && len(k.roots) == 0 {
-			err = fmt.Errorf("%w: the outbox has no root key: call Prepare before publishing", ErrConfig)
-		}
-		return k.roots, err
+	if !create {
+		return nil, fmt.Errorf("%w: the outbox has no root key: call Prepare before publishing", ErrConfig)
 	}
 	if k.c.Master == nil {
 		return nil, fmt.Errorf("%w: there is no master key: set Config.Master", ErrConfig)
@@ -129,7 +133,15 @@ func (k *Keyring) usable(ctx context.Context, create bool) ([]*root, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.roots, k.load(ctx) // others may have made one too
+	err = k.load(ctx) // others may have made one too
+	return k.roots(), err
+}
+
+func (k *Keyring) roots() []*root {
+	if roots := k.known.Load(); roots != nil {
+		return *roots
+	}
+	return nil
 }
 
 // load reads the roots. It fails if there are some, but none can be unwrapped.
@@ -143,9 +155,10 @@ func (k *Keyring) load(ctx context.Context) error {
 	}
 	var roots []*root
 	var failed []error
+	before := k.roots()
 	for _, s := range stored {
-		if i := slices.IndexFunc(k.roots, func(r *root) bool { return r.id == s.ID }); i >= 0 {
-			roots = append(roots, k.roots[i])
+		if r := withID(before, s.ID); r != nil {
+			roots = append(roots, r)
 			continue
 		}
 		wrapped, err := base64.StdEncoding.DecodeString(s.Wrapped)
@@ -162,9 +175,10 @@ func (k *Keyring) load(ctx context.Context) error {
 		}
 		roots = append(roots, newRoot(s.ID, key))
 	}
-	k.roots = roots
+	k.known.Store(&roots)
+	k.lost = errors.Join(failed...)
 	if len(roots) == 0 {
-		return errors.Join(failed...)
+		return k.lost
 	}
 	return nil
 }
@@ -195,10 +209,10 @@ func (k *Keyring) wrapRoot(ctx context.Context, id string, key []byte) (store.Pr
 // Rotate wraps the root keys with the present master key. The older master key can be destroyed after it, and with it
 // what backups from before have of the roots. Neither the log nor the keys of subjects are touched. It returns how many roots there are.
 func (k *Keyring) Rotate(ctx context.Context) (int, error) {
-	roots, err := k.usable(ctx, false)
-	if err != nil {
+	if err := k.Check(ctx); err != nil {
 		return 0, err
 	}
+	roots, err := k.usable(ctx, false)
 	for i, r := range roots {
 		again, err := k.wrapRoot(ctx, r.id, r.key)
 		if err == nil {
@@ -208,16 +222,15 @@ func (k *Keyring) Rotate(ctx context.Context) (int, error) {
 			return i, err
 		}
 	}
-	return len(roots), nil
+	return len(roots), err
 }
 
 // Subject returns what the database has instead of a subject, for each root key.
 func (k *Keyring) Subject(ctx context.Context, subject string) ([]string, error) {
 	k.loading.Lock()
+	defer k.loading.Unlock()
 	err := k.load(ctx) // others may have made one
-	roots := k.roots
-	k.loading.Unlock()
-	return hashes(roots, subject), err
+	return hashes(k.roots(), subject), err
 }
 
 func hashes(roots []*root, subject string) []string {
@@ -286,17 +299,27 @@ func (k *Keyring) unwrap(ctx context.Context, s store.PrivateKey) (*known, error
 }
 
 func (k *Keyring) root(ctx context.Context, id string) (*root, error) {
+	if r := withID(k.roots(), id); r != nil {
+		return r, nil
+	}
 	k.loading.Lock()
 	defer k.loading.Unlock()
-	for range 2 {
-		if i := slices.IndexFunc(k.roots, func(r *root) bool { return r.id == id }); i >= 0 {
-			return k.roots[i], nil
-		}
-		if err := k.load(ctx); err != nil {
-			return nil, err
-		}
+	if err := k.load(ctx); err != nil {
+		return nil, err
+	}
+	if r := withID(k.roots(), id); r != nil {
+		return r, nil
 	}
 	return nil, fmt.Errorf("%w: the root key %s is not in the database, or its master key is not configured", ErrMaster, id)
+}
+
+func withID(roots []*root, id string) *root {
+	for _, r := range roots {
+		if r.id == id {
+			return r
+		}
+	}
+	return nil
 }
 
 // Sealing is a notification and its private values.
