@@ -40,6 +40,19 @@ func (p *Publisher) seal(ctx context.Context, tx Tx, c *call) error {
 	return nil
 }
 
+// checkPrivate refuses, before anything is written, what cannot be encrypted.
+func (p *Publisher) checkPrivate(typ string, private []registry.PrivateValues) error {
+	if p.config.Privacy == nil {
+		return errNoKeyring(typ)
+	}
+	for _, v := range private {
+		if v.Subject == "" {
+			return privacy.NoSubject(typ)
+		}
+	}
+	return nil
+}
+
 // checkSealed refuses an envelope whose private values are not encrypted: only the notification says whose they are.
 func (p *Publisher) checkSealed(e *notification.Envelope) error {
 	info, known := p.types.Lookup(e.Type)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,8 +71,12 @@ func TestPrivateValuesOfSeveralPersonsAreEncryptedSeparately(t *testing.T) {
 	require.Equal(t, m, reveal(written[0]), "the other person's value stays")
 
 	written = nil
-	require.ErrorIs(t, publish(orderPlaced{OrderID: "o-2"}, message{From: "a", Receiver: "x"}), privacy.ErrSubject)
-	require.Empty(t, written)
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		once := outbox.With(orderPlaced{OrderID: "o-2"}, outbox.Unique("o-2", time.Hour))
+		require.ErrorIs(t, p.Publish(ctx, tx, once, message{From: "a", Receiver: "x"}), privacy.ErrSubject)
+		return p.Publish(ctx, tx, once)
+	}), "nothing was written, the uniqueness key neither")
+	require.Len(t, written, 1)
 }
 
 func TestPrivateValuesAreNotPublishedInPlainText(t *testing.T) {

@@ -295,8 +295,8 @@ func (p *Publisher) addOne(c *call, n any, options []Option) error {
 		return err
 	}
 	if len(private) > 0 {
-		if p.config.Privacy == nil {
-			return errNoKeyring(e.Type)
+		if err := p.checkPrivate(e.Type, private); err != nil {
+			return err
 		}
 		c.private = append(c.private, sealing{len(c.envelopes), private})
 	}

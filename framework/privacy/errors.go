@@ -1,6 +1,9 @@
 package privacy
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrMaster: a root key cannot be unwrapped, because its master key is missing, destroyed or another one.
@@ -16,3 +19,8 @@ var (
 	// ErrConfig: the configuration is not valid.
 	ErrConfig = errors.New("invalid configuration of private values")
 )
+
+// NoSubject returns ErrSubject for a notification of a type.
+func NoSubject(typ string) error {
+	return fmt.Errorf("%s: %w: return the id of the person whose data the private fields are", typ, ErrSubject)
+}

@@ -393,7 +393,7 @@ func (k *Keyring) keysFor(ctx context.Context, tx store.Execer, all []Sealing) (
 	for _, s := range all {
 		for _, values := range s.Values {
 			if values.Subject == "" {
-				return nil, fmt.Errorf("%s: %w: return the id of the person whose data the private fields are", s.Envelope.Type, ErrSubject)
+				return nil, NoSubject(s.Envelope.Type)
 			}
 			if keys[values.Subject] != nil {
 				continue
