@@ -1,7 +1,6 @@
 package privacy
 
 import (
-	"cmp"
 	"context"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -104,7 +103,15 @@ func (k *Keyring) Prepare(ctx context.Context) error {
 func (k *Keyring) Check(ctx context.Context) error {
 	k.loading.Lock()
 	defer k.loading.Unlock()
-	return cmp.Or(k.load(ctx), k.lost)
+	return k.loadAll(ctx)
+}
+
+// loadAll is load that also fails if only some roots can be unwrapped.
+func (k *Keyring) loadAll(ctx context.Context) error {
+	if err := k.load(ctx); err != nil {
+		return err
+	}
+	return k.lost
 }
 
 // usable returns the roots that can be unwrapped, at least one. It creates one only if there is none at all.
@@ -229,7 +236,7 @@ func (k *Keyring) Rotate(ctx context.Context) (int, error) {
 func (k *Keyring) Subject(ctx context.Context, subject string) ([]string, error) {
 	k.loading.Lock()
 	defer k.loading.Unlock()
-	err := k.load(ctx) // others may have made one
+	err := k.loadAll(ctx) // others may have made one, and an erasure must miss none
 	return hashes(k.roots(), subject), err
 }
 

@@ -205,6 +205,8 @@ func TestTheMasterKeyIsRotatedWithoutTouchingAnythingElse(t *testing.T) {
 	require.NoError(t, err)
 	requireRevealed(t, partly, `{"a":"x"}`, e)
 	require.ErrorIs(t, partly.Check(t.Context()), privacy.ErrMaster, "one of two roots")
+	_, err = partly.Subject(t.Context(), "ada")
+	require.ErrorIs(t, err, privacy.ErrMaster, "an erasure would miss what the other root has")
 	_, err = partly.Rotate(t.Context())
 	require.ErrorIs(t, err, privacy.ErrMaster)
 	without, err := privacy.New(s, privacy.Config{})

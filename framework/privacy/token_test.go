@@ -38,6 +38,15 @@ func TestAPayloadIsTheSameAfterEncryption(t *testing.T) {
 	require.Equal(t, before, e.Payload, "what is stored does not change")
 }
 
+func TestAValueWithoutATextIsDecryptedToo(t *testing.T) {
+	t.Parallel()
+	keys := map[string]*known{fixedKey.id: fixedKey}
+	v := view(sealedWith(t, fixedKey, `{"pregnant":true}`, "/pregnant"), sinks.PrivateReveal, false, keys)
+	require.True(t, v.Decrypted)
+	require.Empty(t, v.Revealed)
+	require.False(t, view(sealedWith(t, fixedKey, `{"pregnant":true}`, "/pregnant"), sinks.PrivateMask, false, keys).Decrypted)
+}
+
 func TestValuesBelongToTheirNotification(t *testing.T) {
 	t.Parallel()
 	keys := map[string]*known{fixedKey.id: fixedKey}

@@ -26,6 +26,8 @@ const mask = `"***"`
 type View struct {
 	// Envelope is the published one if nothing of it was changed.
 	Envelope *notification.Envelope
+	// Decrypted reports that it has private values.
+	Decrypted bool
 	// Revealed are the private texts and numbers in it, decoded, so that they can be removed from what the
 	// sink reports.
 	Revealed []string
@@ -81,7 +83,7 @@ func view(published *notification.Envelope, show sinks.Private, refuseErased boo
 	e.Metadata = published.Metadata.Clone()
 	delete(e.Metadata, notification.MetadataPrivateKeys)
 	whole, original := wholeOf(published)
-	opened, bound := false, boundTo(published)
+	bound := boundTo(published)
 	its := strings.Fields(published.Metadata.Get(notification.MetadataPrivateKeys))
 	for at := 0; ; {
 		t, found := nextToken(e.Payload, at)
@@ -110,12 +112,12 @@ func view(published *notification.Envelope, show sinks.Private, refuseErased boo
 			if err != nil {
 				return View{Err: fmt.Errorf("%w: a value was changed, or belongs to another notification: %w", ErrUnreadable, err)}
 			}
-			opened, v.Revealed = true, appendTexts(v.Revealed, value)
+			v.Decrypted, v.Revealed = true, appendTexts(v.Revealed, value)
 			replacement = value
 		}
 		e.Payload, at = replaced(e.Payload, t, replacement)
 	}
-	if whole && opened {
+	if whole && v.Decrypted {
 		e.Metadata[notification.MetadataContentType] = original
 	} else if whole {
 		e.Metadata[notification.MetadataContentType] = serializer.JSON{}.ContentType()

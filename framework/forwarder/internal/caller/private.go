@@ -34,7 +34,7 @@ func isPrivate(e *notification.Envelope) bool {
 	return e.Metadata.Get(notification.MetadataPrivateKeys) != ""
 }
 
-func isRevealed(v *privacy.View) bool { return v != nil && len(v.Revealed) > 0 }
+func isRevealed(v *privacy.View) bool { return v != nil && v.Decrypted }
 
 func (c *Caller) viewsOf(ctx context.Context, deliveries []*notification.Delivery) views {
 	if c.Private == nil || !slices.ContainsFunc(deliveries, func(d *notification.Delivery) bool { return isPrivate(d.Envelope) || c.Private.Ruled(d.Envelope) }) {
