@@ -126,17 +126,23 @@ func (r rule) subjectOf(e *notification.Envelope) (subject string) {
 	return subject
 }
 
-// Without returns a payload without the values that the rule of its type names; ok is false if they are not those of the
-// subject, or there are none.
+// Without returns a payload without the values that the rule of its type names and that are not encrypted; ok is false if
+// they are not those of the subject, or there are none.
 func (k *Keyring) Without(e *notification.Envelope, subject string) (payload []byte, ok bool) {
 	r, ruled := k.rules[e.Type]
 	if !ruled || r.subjectOf(e) != subject {
 		return nil, false
 	}
 	var err error
-	payload = null
+	removed := func(to, value []byte) []byte {
+		if t, is := nextToken(value, 0); is && t.begin == 0 && t.end == len(value) {
+			return append(to, value...) // it is encrypted
+		}
+		return append(to, null...)
+	}
+	payload = removed(nil, e.Payload)
 	if !isWhole(r.at) {
-		if payload, err = edit(e.Payload, r.at, func(to, _ []byte) []byte { return append(to, null...) }); err != nil {
+		if payload, err = edit(e.Payload, r.at, removed); err != nil {
 			return nil, false // it is not JSON, and was never encrypted
 		}
 	}
